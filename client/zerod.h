@@ -1,0 +1,209 @@
+/* libzerod: a trainer's side of zerod. The manual is this header.
+ *
+ * A daemon (zerod) holds this rank's parameters, gradients and optimizer state. The trainer borrows
+ * one unit at a time, hands back gradients, and may die at any moment: nothing is lost.
+ *
+ *     zerod_attach(NULL, &model, &z, &error);
+ *     while (!done) {
+ *         zerod_begin(z, &try);                      // the only way into a try; restores the cursor
+ *         if (try.loading) {                         // step 0: once in a job's life
+ *             for each unit: zerod_grad, fill in initial values, zerod_load
+ *         } else {
+ *             for each micro-batch: zerod_gather, compute, zerod_release, ..., zerod_grad, zerod_reduce
+ *         }
+ *         zerod_step(z, &step, &outcome);            // COMMITTED or SKIPPED; then the next try is open
+ *     }
+ *     zerod_detach(z, true);
+ *
+ * Any call may answer ZEROD_ABORTED: the try is void (another rank's trainer died, say), all leases
+ * are revoked, zerod_last_error() says why, and the next call must be zerod_begin(). After a committed
+ * or skipped step zerod_begin() returns at once with the try that step() opened.
+ *
+ * Returns: 0 or a negative `enum zerod_status`; out parameters are set only on 0. Texts for people:
+ * zerod_last_error(). Blocking: calls wait for the daemon until zerod_set_timeout's limit.
+ * Threads: one thread at a time per handle; no threads, no signals, no global state inside. Fork:
+ * the mapped memory is not inherited and a forked child must not use the handle. Two handles in one
+ * process are two trainers and need two daemons.
+ */
+#ifndef ZEROD_H
+#define ZEROD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZEROD_API __attribute__((visibility("default")))
+
+/* gRPC's codes. Those that calls below return, with what to do: */
+enum zerod_status {
+    ZEROD_OK = 0,
+    ZEROD_INVALID_ARGUMENT = 3,     /* the call or model is wrong: fix the trainer */
+    ZEROD_DEADLINE_EXCEEDED = 4,    /* the daemon did not answer in time */
+    ZEROD_ALREADY_EXISTS = 6,       /* a live trainer is attached (its pid is named); a unit reduced
+                                       twice in a micro-batch */
+    ZEROD_PERMISSION_DENIED = 7,    /* another user's daemon */
+    ZEROD_RESOURCE_EXHAUSTED = 8,   /* memory, or no slot that another's release could free */
+    ZEROD_FAILED_PRECONDITION = 9,  /* wrong state: out of plan, ranks differ, gather before load */
+    ZEROD_ABORTED = 10,             /* the try is void: zerod_begin() */
+    ZEROD_UNIMPLEMENTED = 12,       /* a strategy that this version lacks */
+    ZEROD_INTERNAL = 13,            /* a bug in zerod */
+    ZEROD_UNAVAILABLE = 14,         /* the daemon is gone, or a step's outcome is unknown */
+};
+
+enum zerod_dtype { ZEROD_FP32 = 1, ZEROD_BF16 = 2 };
+enum zerod_collective { ZEROD_GATHER = 1, ZEROD_REDUCE = 2 };
+
+enum { ZEROD_TEXT = 320, ZEROD_USER = 16, ZEROD_CURSOR = 65536 };
+
+struct zerod_error {
+    int code; /* enum zerod_status */
+    char text[ZEROD_TEXT];
+};
+
+struct zerod_tensor {
+    const char *name;              /* unique in the model, at most 127 bytes */
+    uint32_t dims;                 /* 0 to 8; 0: one element */
+    const uint64_t *shape;         /* row major */
+    float weight_decay_multiplier; /* 1: decays, 0: does not */
+};
+
+/* What is gathered together: FSDP's unit, a transformer block say. */
+struct zerod_unit {
+    const char *name;
+    size_t tensor_count;
+    const struct zerod_tensor *tensors;
+};
+
+struct zerod_op {
+    enum zerod_collective kind;
+    uint32_t unit; /* index in units */
+};
+
+/* The order of collectives of one micro-batch. "train" is required; "eval" (gathers only) is
+ * what zerod_begin_eval() runs. Gathering a unit that is still held is no collective. */
+struct zerod_plan {
+    const char *name;
+    size_t op_count;
+    const struct zerod_op *ops;
+};
+
+struct zerod_model {
+    size_t unit_count;
+    const struct zerod_unit *units;
+    size_t plan_count;
+    const struct zerod_plan *plans;
+    const char *strategy;         /* "ddp", "zero2", "zero3"; NULL: what the daemon was started with */
+    enum zerod_dtype param_dtype; /* of gathered parameters; 0: what the daemon was started with */
+    uint32_t micro_batches;       /* K; 0 means 1 */
+    double beta1, beta2, epsilon, weight_decay; /* AdamW, fp32 master weights and moments */
+};
+
+struct zerod; /* one attachment */
+
+/* Connects, registers the model (copied), maps the memory. Waits until all ranks have registered.
+ * |address|: path of the daemon's socket, NULL: $ZEROD_ADDRESS. On success *z is the caller's until
+ * zerod_detach. Returns INVALID_ARGUMENT, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION (ranks differ: rank, tensor and both shapes are named; or the model is not
+ * the one whose state the daemon holds), UNIMPLEMENTED, UNAVAILABLE, DEADLINE_EXCEEDED. */
+ZEROD_API int zerod_attach(const char *address, const struct zerod_model *model, struct zerod **z,
+                           struct zerod_error *e);
+
+/* Ends the attachment and frees the handle (NULL is allowed), unmapping all. |finished|: the training
+ * is over for this rank; false: another trainer will come. */
+ZEROD_API void zerod_detach(struct zerod *z, bool finished);
+
+ZEROD_API unsigned zerod_rank(const struct zerod *z);
+ZEROD_API unsigned zerod_world_size(const struct zerod *z);
+ZEROD_API const char *zerod_strategy(const struct zerod *z);
+ZEROD_API enum zerod_dtype zerod_param_dtype(const struct zerod *z);
+ZEROD_API uint64_t zerod_attachment(const struct zerod *z);
+
+/* The unit's flat range in elements, padding included, and a tensor's place in it. The same for
+ * gathered parameters and for gradients. 0 for an index out of range. */
+ZEROD_API uint64_t zerod_unit_elements(const struct zerod *z, uint32_t unit);
+ZEROD_API uint64_t zerod_tensor_offset(const struct zerod *z, uint32_t unit, uint32_t tensor);
+
+/* The last failed call's status and text; stays until the next failure. */
+ZEROD_API const struct zerod_error *zerod_last_error(const struct zerod *z);
+
+/* How long a call waits, seconds; default 600. Must be > 0. INVALID_ARGUMENT. */
+ZEROD_API int zerod_set_timeout(struct zerod *z, double seconds);
+
+struct zerod_try {
+    uint64_t step;    /* 0: loading; training steps count from 1 */
+    uint64_t attempt; /* from 1 */
+    bool loading;
+    const void *rank_cursor; /* committed with the step before; the library's until the next begin */
+    size_t rank_cursor_bytes;
+    const void *shared_cursor;
+    size_t shared_cursor_bytes;
+    const char *void_reason; /* why the try before was void; "" */
+};
+
+/* Enters the open try, waiting for it. UNAVAILABLE, DEADLINE_EXCEEDED. */
+ZEROD_API int zerod_begin(struct zerod *z, struct zerod_try *t);
+
+/* Borrows a unit: *params are zerod_unit_elements elements of the param dtype, read-only, valid until
+ * the release. Gathering a held unit counts its lease up. FAILED_PRECONDITION (not what the plan says
+ * next; loading), RESOURCE_EXHAUSTED (all slots are held by this trainer), ABORTED. */
+ZEROD_API int zerod_gather(struct zerod *z, uint32_t unit, const void **params);
+
+/* Gives one lease back. One-way: an error of the daemon's shows at a later call. INVALID_ARGUMENT:
+ * not held. */
+ZEROD_API int zerod_release(struct zerod *z, uint32_t unit);
+
+/* A gradient slot for the unit: fp32, zerod_unit_elements of them; the trainer writes every tensor's
+ * elements (padding is ignored), or asks for it |zeroed|. Valid until reduce or load. */
+ZEROD_API int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, float **grad);
+
+/* Sums the unit's slot over ranks. One-way, as release. FAILED_PRECONDITION: no zerod_grad before. */
+ZEROD_API int zerod_reduce(struct zerod *z, uint32_t unit);
+
+/* Step 0: the slot holds the unit's initial values (fp32; every rank the same). One-way. */
+ZEROD_API int zerod_load(struct zerod *z, uint32_t unit);
+
+struct zerod_step {
+    double learning_rate;
+    double clip;            /* largest norm of the averaged gradient; 0: none */
+    double weight;          /* of this rank's gradients in the mean; 0 means 1 */
+    size_t user_count;      /* up to 16 doubles, summed over ranks in rank order (a mean loss, say) */
+    const double *user;
+    const void *rank_cursor; /* up to 64 KiB of the trainer's own: data position, RNG */
+    size_t rank_cursor_bytes;
+    const void *shared_cursor; /* rank 0's is kept for all */
+    size_t shared_cursor_bytes;
+};
+
+enum zerod_outcome_kind { ZEROD_COMMITTED = 1, ZEROD_SKIPPED = 2 };
+
+struct zerod_outcome {
+    enum zerod_outcome_kind kind; /* skipped: a gradient was not finite; the cursor advanced */
+    double grad_norm;
+    double user[ZEROD_USER]; /* sums over ranks */
+    uint64_t next_step;
+};
+
+/* Ends the try: 0 with COMMITTED or SKIPPED on every rank alike. ABORTED: void, redo it after
+ * zerod_begin(). FAILED_PRECONDITION: ranks gave different numbers, or a lease leaked (void too).
+ * UNAVAILABLE: outcome unknown; only zerod_detach is legal then. |step| NULL: all zero (loading). */
+ZEROD_API int zerod_step(struct zerod *z, const struct zerod_step *step, struct zerod_outcome *out);
+
+/* An eval pass inside the open try, before its first train collective: gathers along the plan "eval",
+ * changes nothing. */
+ZEROD_API int zerod_begin_eval(struct zerod *z);
+ZEROD_API int zerod_end_eval(struct zerod *z);
+
+/* A live trainer voids its own try (out of memory in a batch, a caught exception): everyone comes
+ * back through zerod_begin(). */
+ZEROD_API int zerod_abort(struct zerod *z, const char *reason);
+
+ZEROD_API const char *zerod_status_name(int code); /* "ABORTED"; sign does not matter */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
