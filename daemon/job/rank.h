@@ -1,0 +1,90 @@
+/* A rank's side of the step protocol: pure state machine (design §8, §9; the checked model is
+ * shared/prototypes/protocol/rank_side.py of the design, one method here per event there).
+ *
+ * It owns no thread, socket, clock or memory of parameters. The daemon's main calls job_rank_* with what
+ * happened; the machine answers through job_rank_ops, from inside those calls. Ops must not call
+ * back into the machine; what follows from an op is told by a later call.
+ */
+#ifndef ZD_JOB_RANK_H
+#define ZD_JOB_RANK_H
+
+#include "job/words.h"
+
+struct job_rank;
+
+/* What a daemon tells a coordinator with a grant. */
+struct job_report {
+    bool has_vote[2], has_decision[2];
+    struct vote votes[2];         /* by step parity */
+    struct decision decisions[2];
+    struct fence opened; /* the last try opened in this life; generation 0: none */
+};
+
+struct job_rank_ops {
+    /* to the coordinator */
+    void (*grant)(void *ctx, uint64_t generation, const uint8_t uuid[JOB_UUID],
+                  const struct job_report *report);
+    void (*vote)(void *ctx, const struct vote *v);
+    /* to the engine. open: a try begins, gathers may run ahead. cancel: operations of |fence| that have
+     * not started are dropped. apply: the decision is recorded; COMMIT updates, SKIP only raises versions.
+     * idle: true when no operation of a try is in flight (updates and their re-gather do not count for
+     * BEGIN, but a YES also waits for them: see quiet). */
+    void (*open)(void *ctx, const struct fence *fence);
+    void (*cancel)(void *ctx, const struct fence *fence);
+    void (*apply)(void *ctx, const struct decision *d);
+    bool (*idle)(void *ctx);
+    bool (*quiet)(void *ctx); /* idle, and the update and re-gather of the step before are done */
+    /* to the trainer. entered: answers begin(); cursors are those committed with step - 1. stepped: answers
+     * step(); the trainer has thereby entered |next|. voided: its try is over (not sent to a trainer
+     * that has not entered). */
+    void (*entered)(void *ctx, const struct fence *fence, const struct vote *committed,
+                    const char *void_reason);
+    void (*stepped)(void *ctx, const struct decision *d, const struct fence *next);
+    void (*voided)(void *ctx, const struct fence *fence, int code, const char *reason);
+};
+
+/* |records| is adopted memory (or fresh zeros), borrowed. Heap; job_rank_del frees. */
+struct job_rank *job_rank_new(unsigned rank, struct records *records,
+                              const struct job_rank_ops *ops, void *ctx);
+void job_rank_del(struct job_rank *j);
+
+/* ---- the trainer --------------------------------------------------------------------------------- */
+
+/* A trainer attached; its number must exceed the last. */
+void job_rank_attached(struct job_rank *j, uint64_t attachment);
+/* The attachment ended (death, detach, connection lost). Before its YES the try is doomed with this. */
+void job_rank_detached(struct job_rank *j, int code, const char *reason);
+/* begin(): answered by ops->entered, now or later. */
+void job_rank_begin(struct job_rank *j);
+/* May a call that carries |fence| act? 0, or -ABORTED (or the code that voided it) with the reason. */
+int job_rank_check(const struct job_rank *j, const struct fence *fence, struct err *e);
+/* step(): leases were checked by the caller. |v|: scalars, weight, user, cursors (and checksums at step 0);
+ * fence, sum_squares and non_finite are filled in here. Copied. job_rank_check must have passed. */
+void job_rank_step(struct job_rank *j, const struct vote *v);
+/* The trainer left its plan, leaked a lease, called abort(); or a collective failed. Votes NO. */
+void job_rank_doom(struct job_rank *j, int code, const char *reason);
+
+/* ---- the engine ---------------------------------------------------------------------------------- */
+
+/* Every reduce (or load) of the try is done, with this rank's part of the norm. */
+void job_rank_reduced(struct job_rank *j, const struct fence *fence, double sum_squares,
+                      bool non_finite);
+/* Something that idle() or quiet() depends on has ended: act on what waited for it. */
+void job_rank_poke(struct job_rank *j);
+
+/* ---- the coordinator ----------------------------------------------------------------------------- */
+
+void job_rank_on_ask(struct job_rank *j, uint64_t generation, const uint8_t uuid[JOB_UUID]);
+/* |code|, |reason|: why the try before is void; ST_OK and "" if it is not. */
+void job_rank_on_begin(struct job_rank *j, const struct fence *fence, int code,
+                       const char *reason);
+void job_rank_on_decision(struct job_rank *j, uint64_t generation, const struct decision *d);
+
+/* ---- asking ---------------------------------------------------------------------------------------- */
+
+bool job_rank_open_fence(const struct job_rank *j, struct fence *fence); /* false: none is open */
+bool job_rank_entered(const struct job_rank *j); /* the trainer is in the open try */
+uint64_t job_rank_decided(const struct job_rank *j); /* number of steps decided */
+const char *job_rank_phase(const struct job_rank *j); /* "no try", "open", "run", "voted", "in doubt" .. */
+
+#endif
