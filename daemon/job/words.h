@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/fence.h"
 #include "kernels/scalars.h"
 
 enum {
@@ -20,10 +21,6 @@ enum {
     JOB_CURSOR = 65536,  /* bytes of one cursor */
     JOB_REASON = 256,
     JOB_UUID = 16,
-};
-
-struct fence {
-    uint64_t generation, step, attempt; /* attempt from 1 */
 };
 
 /* What every rank must give alike in step(). */
@@ -91,11 +88,6 @@ struct records {
     struct vote_record votes[2];
     struct decision_record decisions[2];
 };
-
-int fence_compare(const struct fence *a, const struct fence *b); /* <0, 0, >0 */
-static inline bool fence_equal(const struct fence *a, const struct fence *b) {
-    return fence_compare(a, b) == 0;
-}
 
 /* Records: write copies everything in; read returns false when there is none (or a torn one) and
  * otherwise fills *out, whose cursor pointers then point into |r|. */
