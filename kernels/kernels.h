@@ -1,0 +1,78 @@
+/* Arithmetic on flat ranges: no ranks, no units, no I/O, no allocation.
+ *
+ * One plain C source (kernels.c) is compiled once per instruction set and chosen at run time; every
+ * variant gives the same bits (design §14: explicit fmaf, -ffp-contract=off, no libm call where
+ * results could differ; a result of adamw, sum and sum_squares that is NaN is the one quiet NaN,
+ * since which of two NaNs survives is up to the instruction set). Pointers need no alignment beyond
+ * their type's, but run fastest on 64 bytes; ranges must not overlap unless a comment allows it.
+ */
+#ifndef ZD_KERNELS_H
+#define ZD_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum {
+    NORM_BLOCK = 65536, /* elements that are summed together, see sum_squares */
+    NORM_LANES = 256,
+    KERNELS_MAX_RANKS = 64, /* sources of one sum */
+};
+
+/* AdamW's numbers for one range of one step; all from the decision (kernels/scalars.h), fp32. */
+struct adamw {
+    float multiplier;   /* of the gradient: clip / divisor */
+    float beta2;        /* fp32 of the registered value */
+    float one_minus_b1; /* fp32 of 1 - beta1 computed in fp64 */
+    float one_minus_b2; /* fp32 of 1 - beta2 computed in fp64 */
+    float epsilon;
+    float decay;       /* -lr * weight decay * the tensor's multiplier */
+    float step_size;   /* -lr / (1 - beta1^t) */
+    float inv_sqrt_c2; /* 1 / sqrt(1 - beta2^t) */
+};
+
+struct kernels {
+    const char *isa; /* "plain", "avx2", "avx512" */
+
+    /* design §14, per element, with g' = g * multiplier (one rounding):
+     *   m' = fma(one_minus_b1, g' - m, m);  v' = fma(beta2, v, one_minus_b2 * (g' * g'));
+     *   den = fma(sqrt(v'), inv_sqrt_c2, epsilon);
+     *   p' = fma(decay, p, p);  p'' = fma(step_size, m' / den, p')
+     * Reads g, p, m, v; writes p_out, m_out, v_out, each n long; outputs may equal their inputs. */
+    void (*adamw)(const struct adamw *a, size_t n, const float *g, const float *p, const float *m,
+                  const float *v, float *p_out, float *m_out, float *v_out);
+
+    /* fp32 to bf16, nearest even; NaN stays NaN (quiet). */
+    void (*to_bf16)(size_t n, const float *from, uint16_t *to);
+    void (*from_bf16)(size_t n, const uint16_t *from, float *to);
+
+    /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ..., fp32, in rank order. With |add| that
+     * sum is then added to to[i] (to[i] + sum). |to| may equal one of the sources. ranks >= 1. */
+    void (*sum)(size_t n, size_t ranks, const float *const *from, bool add, float *to);
+
+    /* Copy for data that will not be read again soon: non-temporal stores where they exist. */
+    void (*copy)(size_t bytes, const void *from, void *to);
+
+    /* Sum of squares in fp64 of x[0, n), n <= NORM_BLOCK, one block: element i joins lane
+     * i mod NORM_LANES in ascending order, lanes are added by a fixed binary tree
+     * (lane j += lane j + width, width = 128, 64, ..., 1). Non-finite in, non-finite out. */
+    double (*sum_squares)(size_t n, const float *x);
+
+    /* Sum mod 2^64 of hash_element(first + i, bits of x[i]) (base/hash.h). */
+    uint64_t (*hash)(uint64_t first, size_t n, const float *x);
+};
+
+/* The named set ("plain", "avx2", "avx512"); NULL or "" takes the environment's ZEROD_ISA, and
+ * without it the best that this CPU has. INVALID_ARGUMENT: no such name. FAILED_PRECONDITION: this
+ * CPU lacks it. Static storage. */
+int kernels_select(const char *isa, const struct kernels **k, struct err *e);
+
+/* The sets this CPU can run, best last; returns how many (at most 3). */
+size_t kernels_available(const struct kernels *list[3]);
+
+/* Sum of squares of a whole shard: blocks of NORM_BLOCK from x[0], added in order (design §14). */
+double kernels_norm(const struct kernels *k, size_t n, const float *x);
+
+#endif
