@@ -1,0 +1,63 @@
+/* Names of strategies and dtypes, as flags, messages and files spell them. */
+#include <string.h>
+
+#include "layout/model.h"
+
+static const char *const strategies[] = {
+    [STRATEGY_NONE] = "none",
+    [STRATEGY_DDP] = "ddp",
+    [STRATEGY_ZERO1] = "zero1",
+    [STRATEGY_ZERO2] = "zero2",
+    [STRATEGY_ZERO3] = "zero3",
+    [STRATEGY_HYBRID_SHARD] = "hybrid_shard",
+    [STRATEGY_HYBRID_ZERO2] = "hybrid_zero2",
+};
+
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+const char *strategy_name(enum strategy s) {
+    return (unsigned)s < STRATEGIES ? strategies[s] : "unknown";
+}
+
+enum strategy strategy_parse(const char *s) {
+    if (!strcmp(s, "full_shard")) { /* PyTorch's word */
+        return STRATEGY_ZERO3;
+    }
+    for (unsigned i = STRATEGY_NONE + 1; i < STRATEGIES; i++) {
+        if (!strcmp(s, strategies[i])) {
+            return (enum strategy)i;
+        }
+    }
+    return STRATEGY_NONE;
+}
+
+const char *dtype_name(enum dtype d) {
+    switch (d) {
+    case DTYPE_NONE:
+        return "none";
+    case DTYPE_FP32:
+        return "fp32";
+    case DTYPE_BF16:
+        return "bf16";
+    }
+    return "unknown";
+}
+
+enum dtype dtype_parse(const char *s) {
+    if (!strcmp(s, "fp32")) {
+        return DTYPE_FP32;
+    }
+    return !strcmp(s, "bf16") ? DTYPE_BF16 : DTYPE_NONE;
+}
+
+size_t dtype_bytes(enum dtype d) {
+    switch (d) {
+    case DTYPE_FP32:
+        return 4;
+    case DTYPE_BF16:
+        return 2;
+    case DTYPE_NONE:
+        break;
+    }
+    return 0;
+}
