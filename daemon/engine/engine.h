@@ -77,7 +77,8 @@ int engine_peer_grads(struct engine *e, unsigned rank, uint64_t attachment, int 
 
 /* ---- the protocol above --------------------------------------------------------------------------- */
 
-/* A try is open: gathers run ahead along "train" as slots allow (step 0: none). */
+/* A try is open. From the trainer's first gather on (so an eval pass finds its slots free, and a
+ * job that ends gathers nothing for a step that never comes) gathers run ahead along "train" as slots allow. */
 void engine_open(struct engine *e, const struct fence *f);
 /* The try is void: operations that have not started are dropped, leases are revoked. */
 void engine_cancel(struct engine *e, const struct fence *f);
