@@ -155,7 +155,7 @@ START_TEST(help) {
         text,
         "  -n, --ranks N               How many ranks to start. (1 to 64 ranks; default 4)\n"
         "      --gather-slots K        Units that may be gathered at one time, each slot as large\n"
-        "                              largest unit of the model. (at least 1; default 2)\n"
+        "                              as the largest unit of the model. (at least 1; default 2)\n"
         "      --pool SIZE             Snapshot pool. (4 KiB to 1 TiB; default 64MiB)\n"
         "      --lr X                  Learning rate. (at least 0; default 1e-3)\n"
         "  -s, --strategy S            How to shard. (ddp|zero2|zero3; default zero3)\n"

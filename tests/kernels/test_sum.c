@@ -1,0 +1,98 @@
+#include "tests/base/suite.h"
+#include "tests/kernels/data.h"
+
+/* to[i] by the header's words, one element at a time. */
+static float reference(size_t ranks, float *const *from, size_t i, bool add, float old) {
+    volatile float total = from[0][i];
+    for (size_t r = 1; r < ranks; r++) {
+        total = total + from[r][i];
+    }
+    if (add) {
+        total = old + total;
+    }
+    return isnan(total) ? NAN : total;
+}
+
+/* |shared|: |to| is that source; ranks or more: a range of its own. */
+static void check_case(const struct kernels *k, size_t n, size_t ranks, size_t shared, bool add,
+                       float (*source)(void)) {
+    struct array in[KERNELS_MAX_RANKS], own = array_new(n, 5);
+    float *from[KERNELS_MAX_RANKS];
+    const float *sources[KERNELS_MAX_RANKS];
+    float *expected = mem_zeroed(n, sizeof *expected);
+    for (size_t r = 0; r < ranks; r++) {
+        in[r] = array_new(n, (r * 7 + n) % 16);
+        sources[r] = from[r] = in[r].at;
+        fill(from[r], n, source);
+    }
+    fill(own.at, n, source);
+    float *to = shared < ranks ? from[shared] : own.at;
+    to[n] = 12345;
+    for (size_t i = 0; i < n; i++) {
+        expected[i] = reference(ranks, from, i, add, to[i]);
+    }
+    k->sum(n, ranks, sources, add, to);
+    same_bits(k->isa, add ? "sum added" : "sum", n, to, expected);
+    ck_assert(to[n] == 12345);
+    for (size_t r = 0; r < ranks; r++) {
+        free(in[r].base);
+    }
+    free(own.base);
+    free(expected);
+}
+
+START_TEST(every_number_of_ranks) {
+    const struct kernels *list[3];
+    size_t sets = data_sets(list);
+    data_seed("sum of 1 to 64 ranks");
+    for (size_t ranks = 1; ranks <= KERNELS_MAX_RANKS; ranks++) {
+        for (size_t s = 0; s < sets; s++) {
+            for (int add = 0; add < 2; add++) {
+                size_t n = (size_t)(data_bits() % 1100);
+                check_case(list[s], n, ranks, ranks, add, data_hostile);
+                check_case(list[s], n, ranks, ranks, add, data_plain);
+                check_case(list[s], n, ranks, (size_t)(data_bits() % ranks), add, data_plain);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(every_length) {
+    const struct kernels *list[3];
+    size_t sets = data_sets(list);
+    data_seed("sum of every length");
+    for (size_t i = 0; i < LENGTHS; i++) {
+        for (size_t s = 0; s < sets; s++) {
+            size_t ranks = 1 + i % 9;
+            check_case(list[s], data_length(i), ranks, ranks, i % 2, data_hostile);
+            check_case(list[s], data_length(i), ranks, i % ranks, i % 2, data_hostile);
+        }
+    }
+}
+END_TEST
+
+/* 2^24 + 1 + 1: the order decides. */
+START_TEST(order_is_rank_order) {
+    const struct kernels *list[3];
+    size_t sets = data_sets(list);
+    float big = 0x1p24f, one = 1, out;
+    for (size_t s = 0; s < sets; s++) {
+        list[s]->sum(1, 3, (const float *const[]){&big, &one, &one}, false, &out);
+        ck_assert_float_eq(out, 0x1p24f);
+        list[s]->sum(1, 3, (const float *const[]){&one, &one, &big}, false, &out);
+        ck_assert_float_eq(out, 0x1p24f + 2);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("sum");
+    TCase *t = tcase_create("all");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, every_number_of_ranks);
+    tcase_add_test(t, every_length);
+    tcase_add_test(t, order_is_rank_order);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
