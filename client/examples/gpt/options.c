@@ -1,0 +1,91 @@
+/* See options.h. */
+#include "options.h"
+
+#include <string.h>
+
+#include "base/opt.h"
+
+enum { MAX_SIZE = 1 << 16, MAX_SAMPLE = 1 << 20, MAX_SLEEP = 60000 };
+#define MAX_STEPS UINT64_C(1000000000)
+
+static struct options o;
+static struct opt table[] = {
+    OPT_UNSIGNED(0, "layers", "L", "4", NULL, 1, GPT_MAX_LAYERS, &o.layers, "Transformer blocks."),
+    OPT_UNSIGNED(0, "heads", "H", "4", NULL, 1, 1024, &o.heads, "Attention heads of a block."),
+    OPT_UNSIGNED(0, "channels", "C", "128", NULL, 1, MAX_SIZE, &o.channels,
+                 "Width of the model, a multiple of the heads."),
+    OPT_UNSIGNED(0, "seq", "T", "64", NULL, 1, MAX_SIZE, &o.seq, "Bytes of a sequence."),
+    OPT_UNSIGNED(0, "batch", "B", "4", NULL, 1, MAX_SIZE, &o.batch,
+                 "Sequences of one rank and micro-batch."),
+    OPT_UNSIGNED(0, "micro-batches", "K", "1", NULL, 1, MODEL_MAX_MICRO_BATCHES, &o.micro_batches,
+                 "Micro-batches whose gradients make one step."),
+    OPT_UNSIGNED(0, "steps", "N", "100", NULL, 0, MAX_STEPS, &o.steps,
+                 "Train until this step is done."),
+    OPT_REAL(0, "lr", "X", "0.001", NULL, 0, 10, &o.lr, "Learning rate."),
+    OPT_UNSIGNED(0, "warmup", "N", "0", NULL, 0, MAX_STEPS, &o.warmup,
+                 "Steps in which the learning rate rises to its value in equal parts."),
+    OPT_REAL(0, "clip", "X", "1", NULL, 0, 1e9, &o.clip,
+             "Largest norm of the gradient; 0: no clipping."),
+    OPT_REAL(0, "weight-decay", "X", "0.1", NULL, 0, 10, &o.weight_decay,
+             "Of matrices and embeddings; biases and layer norms do not decay."),
+    OPT_REAL(0, "beta1", "X", "0.9", NULL, 0, 0.999999, &o.beta1, "AdamW's decay of the mean."),
+    OPT_REAL(0, "beta2", "X", "0.999", NULL, 0, 0.999999, &o.beta2,
+             "AdamW's decay of the mean square."),
+    OPT_UNSIGNED(0, "seed", "N", "1", NULL, 0, UINT64_MAX, &o.seed,
+                 "Of initial values, batches and the sample."),
+    OPT_CHOICE(0, "dtype", "T", "fp32", "fp32|bf16", &o.dtype_text,
+               "Of the parameters that a unit is computed with; masters are fp32."),
+    OPT_TEXT(0, "data", "FILE", NULL, &o.data, "The text to train on, any bytes."),
+    OPT_TEXT(0, "json", "FILE", NULL, &o.json, "Write steps, losses and norms to this file."),
+    OPT_TEXT(0, "init", "FILE", NULL, &o.init,
+             "Take the initial values from this safetensors file (F32)."),
+    OPT_TEXT(0, "dump", "FILE", NULL, &o.dump,
+             "Write the parameters to this safetensors file at the end."),
+    OPT_UNSIGNED(0, "sample", "N", "0", "bytes", 0, MAX_SAMPLE, &o.sample,
+                 "Print so much text of the model's own at the end."),
+    OPT_TEXT(0, "prompt", "TEXT", "", &o.prompt, "What the sample continues."),
+    OPT_UNSIGNED(0, "sleep-ms", "N", "0", "ms", 0, MAX_SLEEP, &o.sleep_ms,
+                 "Sleep in each unit's computation (for tests of prefetch)."),
+    OPT_FLAG(0, "standalone", &o.standalone,
+             "Train in this process alone, without zerod: the baseline."),
+    OPT_FLAG(0, "verbose", &o.verbose, "Every rank tells of void steps, not only rank 0."),
+    OPT_FLAG('q', "quiet", &o.quiet, "Print no line a step."),
+    OPT_FLAG('h', "help", &o.help, "Print this help."),
+    OPT_END,
+};
+
+static int check(int argc, char *const *argv, int rest, struct err *e) {
+    if (rest < argc) {
+        return err_set(e, ST_INVALID_ARGUMENT, "'%s' belongs to no option", argv[rest]);
+    }
+    if (o.channels % o.heads != 0) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--channels %ju is no multiple of --heads %ju",
+                       (uintmax_t)o.channels, (uintmax_t)o.heads);
+    }
+    if (!o.data && o.steps > 0) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--data FILE is needed: the text to train on");
+    }
+    o.dtype = dtype_parse(o.dtype_text);
+    o.shape = (struct gpt_shape){o.layers, o.heads, o.channels, o.seq, o.batch, GPT_VOCABULARY};
+    return 0;
+}
+
+int options_parse(struct options *to, int argc, char *const *argv, struct err *e) {
+    memset(&o, 0, sizeof o);
+    int rest = argc;
+    int rc = opt_parse(table, argc, argv, &rest, e);
+    if (rc == 0 && !o.help) {
+        rc = check(argc, argv, rest, e);
+    }
+    *to = o;
+    return rc;
+}
+
+void options_help(FILE *to, const char *program) {
+    fprintf(to,
+            "Usage: zerorun [OPTIONS] -- %s --data FILE [OPTIONS]\n"
+            "       %s --standalone --data FILE [OPTIONS]\n\n"
+            "Trains a GPT on the bytes of a text. Exit status: 0 done, 1 failed, 2 usage.\n\n",
+            program, program);
+    opt_help(table, to);
+}

@@ -1,0 +1,30 @@
+/* gpt's command line: one table with every flag's limits (options.c), parsed into this. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "layout/model.h"
+#include "spec.h"
+
+struct options {
+    uint64_t layers, heads, channels, seq, batch, micro_batches;
+    uint64_t steps, warmup, seed, sample, sleep_ms;
+    double lr, clip, weight_decay, beta1, beta2;
+    const char *dtype_text, *data, *json, *init, *dump, *prompt;
+    bool standalone, quiet, verbose, help;
+
+    enum dtype dtype;       /* of gathered parameters */
+    struct gpt_shape shape; /* from the numbers above */
+};
+
+/* Texts point into argv. INVALID_ARGUMENT, OUT_OF_RANGE: what is wrong, in words; with |help| set
+ * nothing is checked. */
+int options_parse(struct options *o, int argc, char *const *argv, struct err *e);
+
+void options_help(FILE *to, const char *program);
+
+#endif

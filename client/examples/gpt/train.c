@@ -1,0 +1,165 @@
+/* See train.h. */
+#include "train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "finish.h"
+
+static void pause_in_compute(const struct train *t) {
+    const uint64_t ms = t->o->sleep_ms;
+    struct timespec left = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    while (ms > 0 && nanosleep(&left, &left) != 0) {
+    }
+}
+
+/* Step 0: every rank writes the same values. */
+static int load_unit(struct train *t, size_t unit, uint64_t *first, struct err *e) {
+    struct gpt_unit u;
+    float *to = NULL;
+    gpt_describe(&t->gpt.shape, unit, &u);
+    int rc = t->store->ops->grad(t->store, unit, &to, e);
+    for (size_t i = 0; i < u.count && rc == 0; i++) {
+        const struct gpt_tensor *tensor = &u.tensors[i];
+        float *at = to + t->units.offset[unit][i];
+        if (t->init.path) {
+            const struct safetensors_entry *entry = NULL;
+            rc = safetensors_find(&t->init, tensor->name, tensor->dims, tensor->shape, &entry, e);
+            rc = rc == 0 ? safetensors_read(&t->init, entry, at, e) : rc;
+        } else {
+            gpt_initial(tensor, t->o->seed, *first, at);
+        }
+        *first += tensor->elements;
+    }
+    return rc < 0 ? rc : t->store->ops->load(t->store, unit, e);
+}
+
+static int load_all(struct train *t, struct err *e) {
+    struct store_outcome outcome;
+    uint64_t first = 0;
+    for (size_t unit = 0; unit < t->units.count; unit++) {
+        const int rc = load_unit(t, unit, &first, e);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return t->store->ops->step(t->store, NULL, &outcome, e);
+}
+
+static void fill_batch(struct train *t, uint64_t step, uint64_t micro_batch) {
+    const size_t seq = t->gpt.shape.seq;
+    for (size_t i = 0; i < t->gpt.shape.batch; i++) {
+        const struct text_place place = {t->o->seed, step, micro_batch, t->store->rank, i};
+        const uint8_t *from = t->text.bytes + text_offset(&place, t->text.count - seq);
+        memcpy(t->gpt.tokens + i * seq, from, seq);
+        memcpy(t->gpt.targets + i * seq, from + 1, seq);
+    }
+}
+
+static int forward(struct train *t, size_t unit, struct err *e) {
+    const float *params = NULL;
+    const int rc = units_borrow(&t->units, unit, &params, e);
+    if (rc < 0) {
+        return rc;
+    }
+    pause_in_compute(t);
+    gpt_forward(&t->gpt, unit, params, t->units.offset[unit]);
+    return units_release(&t->units, unit, e);
+}
+
+static int backward(struct train *t, size_t unit, struct err *e) {
+    const float *params = NULL;
+    float *grad = NULL;
+    int rc = units_borrow(&t->units, unit, &params, e);
+    rc = rc == 0 ? t->store->ops->grad(t->store, unit, &grad, e) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    pause_in_compute(t);
+    gpt_backward(&t->gpt, unit, params, t->units.offset[unit], grad);
+    rc = units_release(&t->units, unit, e);
+    return rc < 0 ? rc : t->store->ops->reduce(t->store, unit, e);
+}
+
+static int micro_batch(struct train *t, struct err *e) {
+    int rc = 0;
+    for (size_t unit = 0; unit < t->units.count && rc == 0; unit++) {
+        rc = forward(t, unit, e);
+    }
+    for (size_t unit = t->units.count; unit-- > 0 && rc == 0;) {
+        rc = backward(t, unit, e);
+    }
+    return rc;
+}
+
+/* Rises in equal parts over the warm-up, then stays. */
+static double learning_rate(const struct options *o, uint64_t step) {
+    return step < o->warmup ? o->lr * (double)step / (double)o->warmup : o->lr;
+}
+
+static int train_step(struct train *t, const struct store_try *try, struct err *e) {
+    const uint64_t count = t->o->micro_batches;
+    int rc = cursor_restore(&t->cursor, try->step, try->cursor, try->cursor_bytes, e);
+    double loss = 0;
+    for (uint64_t i = 0; i < count && rc == 0; i++) {
+        fill_batch(t, try->step, i);
+        rc = micro_batch(t, e);
+        loss += t->gpt.loss;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    uint8_t bytes[CURSOR_BYTES];
+    struct cursor next = t->cursor;
+    next.step = try->step;
+    next.sequences += count * t->o->batch;
+    cursor_encode(&next, bytes);
+    const struct store_step step = {
+        .lr = learning_rate(t->o, try->step),
+        .clip = t->o->clip,
+        .loss = loss / (double)count,
+        .cursor = bytes,
+        .cursor_bytes = sizeof bytes,
+    };
+    struct store_outcome outcome;
+    rc = t->store->ops->step(t->store, &step, &outcome, e);
+    if (rc == 0) {
+        report_step(&t->report, try->step, outcome.loss, outcome.grad_norm, outcome.skipped);
+    }
+    return rc;
+}
+
+static void tell_void(const struct train *t, const struct store_try *try, const struct err *why) {
+    if (t->store->rank == 0 || t->o->verbose) {
+        fprintf(stderr, "gpt[%u]: step %" PRIu64 " attempt %" PRIu64 " is void, redoing it: %s\n",
+                t->store->rank, try->step, try->attempt, why->text);
+    }
+}
+
+int train_run(struct train *t, struct err *e) {
+    t->gpt.gradient_scale = 1.0f / (float)t->o->micro_batches;
+    for (bool done = false; !done;) {
+        struct store_try try;
+        int rc = t->store->ops->begin(t->store, &try, e);
+        if (rc < 0) {
+            return rc;
+        }
+        if (try.loading) {
+            rc = load_all(t, e);
+        } else if (try.step <= t->o->steps) {
+            report_begin(&t->report);
+            rc = train_step(t, &try, e);
+        } else {
+            rc = finish(t, e);
+            done = rc == 0;
+        }
+        if (rc == -ST_ABORTED) {
+            tell_void(t, &try, e);
+        } else if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
