@@ -15,9 +15,11 @@ struct job_coordinator_ops {
     void (*begin)(void *ctx, unsigned rank, const struct fence *fence, int code,
                   const char *reason);
     void (*decision)(void *ctx, unsigned rank, uint64_t generation, const struct decision *d);
-    /* For people and zerorun: once per try, COMMIT or SKIP with its numbers, ABORT with code and reason. */
+    /* For people and zerorun: once per try, COMMIT or SKIP with its numbers, ABORT with code and
+     * reason. */
     void (*determined)(void *ctx, const struct decision *d, int code, const char *reason);
-    /* This coordinator was refused (another has the number) and must exit; or the job cannot go on. */
+    /* This coordinator was refused (another has the number) and must exit; it ignores all that
+     * follows. */
     void (*give_up)(void *ctx, int code, const char *reason);
 };
 
@@ -33,18 +35,21 @@ void job_coordinator_options(struct job_coordinator *c, const struct decide_opti
  * granted, 0 none. With the whole roster in, the coordinator asks for grants of max + 1. */
 void job_coordinator_joined(struct job_coordinator *c, unsigned rank, uint64_t granted);
 void job_coordinator_lost(struct job_coordinator *c, unsigned rank);
-/* All memory is allocated and offered: tries may be opened from now on. */
+/* All memory is allocated and offered: tries may be opened from now on. Each joining takes it back,
+ * so call it again when that daemon has handed over its memory. */
 void job_coordinator_ready(struct job_coordinator *c);
 
 void job_coordinator_on_grant(struct job_coordinator *c, unsigned rank, uint64_t generation,
                               const struct job_report *report);
-/* A daemon refused the number: it granted |generation| (or higher) to another coordinator. */
-void job_coordinator_on_refused(struct job_coordinator *c, unsigned rank, uint64_t generation);
+/* A daemon refused this coordinator: it has granted |generation| to |uuid|. Gives up, unless that
+ * is itself or the number is lower than its own. */
+void job_coordinator_on_refused(struct job_coordinator *c, unsigned rank, uint64_t generation,
+                                const uint8_t uuid[JOB_UUID]);
 void job_coordinator_on_vote(struct job_coordinator *c, unsigned rank, const struct vote *v,
                              int64_t now_ns);
 
-/* Ranks without a vote although another rank voted |limit_ns| ago or longer: the lowest one and the age;
- * false: none. Silence determines nothing; this is for naming it. */
+/* Ranks without a vote although another rank voted |limit_ns| ago or longer: the lowest one and the
+ * age; false: none. Silence determines nothing; this is for naming it. */
 bool job_coordinator_silent(const struct job_coordinator *c, int64_t now_ns, int64_t limit_ns,
                             unsigned *rank, int64_t *age_ns);
 

@@ -17,8 +17,8 @@
 
 enum {
     JOB_MAX_RANKS = 1024,
-    JOB_USER = 16,       /* user doubles in a step */
-    JOB_CURSOR = 65536,  /* bytes of one cursor */
+    JOB_USER = 16,      /* user doubles in a step */
+    JOB_CURSOR = 65536, /* bytes of one cursor */
     JOB_REASON = 256,
     JOB_UUID = 16,
 };
@@ -32,17 +32,17 @@ struct scalars {
 struct vote {
     struct fence fence;
     bool yes;
-    int code;                 /* of a NO: enum status */
-    char reason[JOB_REASON];  /* of a NO, names the rank */
-    double sum_squares;       /* of the rank's (virtual) shard of the summed gradient */
+    int code;                /* of a NO: enum status */
+    char reason[JOB_REASON]; /* of a NO, names the rank */
+    double sum_squares;      /* of the rank's (virtual) shard of the summed gradient */
     bool non_finite;
     struct scalars scalars;
-    double weight;            /* of this rank in the mean; > 0 */
+    double weight; /* of this rank in the mean; > 0 */
     uint32_t user_count;
     double user[JOB_USER];
-    uint64_t checksum;        /* step 0: sum over units; otherwise 0 */
-    size_t checksum_count;    /* step 0: one a unit, to name the unit that differs; 0 in a record */
-    const uint64_t *checksums;  /* borrowed for the call */
+    uint64_t checksum;     /* step 0: sum of |checksums|; otherwise 0 */
+    size_t checksum_count; /* step 0: one a unit, to name the unit that differs; 0 in a record */
+    const uint64_t *checksums; /* borrowed for the call */
     size_t rank_cursor_bytes, shared_cursor_bytes;
     const uint8_t *rank_cursor, *shared_cursor; /* borrowed for the call */
 };
@@ -56,17 +56,19 @@ struct decision {
     double learning_rate, loss_scale;
     struct step_scalars scalars;
     uint32_t user_count;
-    double user[JOB_USER]; /* sums in rank order */
+    double user[JOB_USER];        /* sums in rank order */
     size_t shared_cursor_bytes;   /* rank 0's */
     const uint8_t *shared_cursor; /* borrowed */
 };
 
-/* ---- adopted memory ----------------------------------------------------------------------------- */
+/* ---- adopted memory -----------------------------------------------------------------------------
+ */
 
-/* Each record is written whole and its crc last; a record whose crc is wrong is no record. Votes and
- * decisions have two buffers, of even and of odd steps, never "the older one". Grants alternate. */
+/* Each record is written whole and its crc last; a record whose crc is wrong is no record. Votes
+ * and decisions have two buffers, of even and of odd steps, never "the older one". Grants
+ * alternate. */
 struct vote_record {
-    uint32_t crc; /* crc32c of what follows, cursors up to their lengths */
+    uint32_t crc;     /* crc32c of what follows, cursors up to their lengths */
     struct vote vote; /* pointers are NULL here */
     uint8_t rank_cursor[JOB_CURSOR], shared_cursor[JOB_CURSOR];
 };
@@ -88,6 +90,9 @@ struct records {
     struct vote_record votes[2];
     struct decision_record decisions[2];
 };
+
+/* Do two messages, tags or records belong to one try? */
+bool same_try(const struct fence *a, const struct fence *b);
 
 /* Records: write copies everything in; read returns false when there is none (or a torn one) and
  * otherwise fills *out, whose cursor pointers then point into |r|. */

@@ -1,0 +1,159 @@
+/* The decision of a step from its votes (decide.h). */
+#include "job/decide.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "job/faults.h"
+
+static int differs(struct err *e, const struct vote *v, size_t rank, const char *what, double here,
+                   double first) {
+    return err_set(e, ST_FAILED_PRECONDITION,
+                   "step %llu: rank %zu gave %s %.17g, rank 0 gave %.17g",
+                   (unsigned long long)v->fence.step, rank, what, here, first);
+}
+
+/* Nothing is computed from numbers that the ranks do not agree on. */
+static int check_scalars(const struct vote *votes, size_t ranks, struct err *e) {
+    const struct scalars *a = &votes[0].scalars;
+    if (!isfinite(a->learning_rate) || !isfinite(a->clip) || a->clip < 0) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "step %llu: rank 0 gave learning rate %g and clip %g: they must be finite "
+                       "and the clip not negative",
+                       (unsigned long long)votes[0].fence.step, a->learning_rate, a->clip);
+    }
+    for (size_t r = 1; r < ranks; r++) {
+        const struct scalars *b = &votes[r].scalars;
+        if (!(a->learning_rate == b->learning_rate)) {
+            return differs(e, &votes[r], r, "learning rate", b->learning_rate, a->learning_rate);
+        }
+        if (!(a->clip == b->clip)) {
+            return differs(e, &votes[r], r, "clip", b->clip, a->clip);
+        }
+        if (a->micro_batches != b->micro_batches) {
+            return differs(e, &votes[r], r, "micro-batches", b->micro_batches, a->micro_batches);
+        }
+        if (votes[0].user_count != votes[r].user_count) {
+            return differs(e, &votes[r], r, "a number of user values", votes[r].user_count,
+                           votes[0].user_count);
+        }
+    }
+    return 0;
+}
+
+/* Lists of the units' checksums come with votes, not with records: those name only the rank. */
+static int check_initial_values(const struct vote *votes, size_t ranks, struct err *e) {
+    const struct vote *a = &votes[0];
+    for (size_t r = 0; r < ranks; r++) {
+        const struct vote *b = &votes[r];
+        if (b->non_finite) {
+            return err_set(e, ST_FAILED_PRECONDITION,
+                           "the initial values of rank %zu are not all finite", r);
+        }
+        const bool listed = a->checksum_count && b->checksum_count;
+        if (listed && a->checksum_count != b->checksum_count) {
+            return differs(e, b, r, "a number of loaded units", (double)b->checksum_count,
+                           (double)a->checksum_count);
+        }
+        for (size_t u = 0; listed && u < a->checksum_count; u++) {
+            if (a->checksums[u] != b->checksums[u]) {
+                return err_set(e, ST_FAILED_PRECONDITION,
+                               "the initial values of unit %zu differ between rank 0 and rank %zu",
+                               u, r);
+            }
+        }
+        if (!listed && a->checksum != b->checksum) {
+            return err_set(e, ST_FAILED_PRECONDITION,
+                           "the initial values differ between rank 0 and rank %zu", r);
+        }
+    }
+    return 0;
+}
+
+struct sums {
+    double squares, weights, user[JOB_USER];
+    bool non_finite;
+};
+
+static struct sums add_up(const struct vote *votes, size_t ranks) {
+    struct sums s = {0};
+    for (size_t r = 0; r < ranks; r++) {
+        const struct vote *v = &votes[r];
+        s.squares += v->sum_squares;
+        s.weights += v->weight == 0 ? 1 : v->weight;
+        s.non_finite |= v->non_finite;
+        for (uint32_t i = 0; i < votes[0].user_count; i++) {
+            s.user[i] += v->user[i];
+        }
+    }
+    s.non_finite |= !isfinite(s.squares);
+    return s;
+}
+
+/* A step whose gradients are no numbers changes nothing but the cursors. */
+static int skip(const struct decide_options *o, struct decision *d, const struct sums *s,
+                struct err *e) {
+    d->outcome = OUTCOME_SKIP;
+    d->skips_in_row++;
+    d->scalars = (struct step_scalars){.grad_norm = sqrt(s->squares) / s->weights};
+    if (d->skips_in_row > o->max_skips_in_row) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "step %llu would be skipped as the %llu before it (gradients that are not "
+                       "finite), the limit is %llu in a row; the state is that of the last commit",
+                       (unsigned long long)d->fence.step, (unsigned long long)(d->skips_in_row - 1),
+                       (unsigned long long)o->max_skips_in_row);
+    }
+    return 0;
+}
+
+static int train(const struct decide_options *o, const struct vote *votes, size_t ranks,
+                 struct decision *d, struct err *e) {
+    const struct sums s = add_up(votes, ranks);
+    memcpy(d->user, s.user, sizeof d->user);
+    if (!(s.weights > 0) || !isfinite(s.weights)) {
+        return err_set(e, ST_FAILED_PRECONDITION, "step %llu: the weights add up to %g",
+                       (unsigned long long)d->fence.step, s.weights);
+    }
+    if (s.non_finite) {
+        return skip(o, d, &s, e);
+    }
+    d->outcome = OUTCOME_COMMIT;
+    d->t++;
+    d->skips_in_row = 0;
+    d->scalars = step_scalars(&o->adamw, s.squares, s.weights * d->loss_scale,
+                              votes[0].scalars.clip, votes[0].scalars.learning_rate, d->t);
+    return 0;
+}
+
+/* Step 0 has values and no gradients. */
+static int load(const struct vote *votes, size_t ranks, struct decision *d, struct err *e) {
+    const struct sums s = add_up(votes, ranks);
+    memcpy(d->user, s.user, sizeof d->user);
+    d->outcome = OUTCOME_COMMIT;
+    return check_initial_values(votes, ranks, e);
+}
+
+struct decision decide(const struct decide_options *o, const struct vote *votes, size_t ranks,
+                       const struct decision *before, struct err *e) {
+    assert(ranks > 0 && votes[0].user_count <= JOB_USER);
+    struct decision d = {
+        .fence = votes[0].fence,
+        .t = before ? before->t : 0,
+        .skips_in_row = before ? before->skips_in_row : 0,
+        .learning_rate = votes[0].scalars.learning_rate,
+        .loss_scale = 1,
+        .user_count = votes[0].user_count,
+        .shared_cursor_bytes = votes[0].shared_cursor_bytes,
+        .shared_cursor = votes[0].shared_cursor,
+    };
+    int code = RULE(scalars_decide) ? check_scalars(votes, ranks, e) : 0;
+    if (code == 0) {
+        code = d.fence.step == 0 ? load(votes, ranks, &d, e) : train(o, votes, ranks, &d, e);
+    }
+    if (code) {
+        d.outcome = OUTCOME_ABORT;
+    }
+    return d;
+}
