@@ -28,7 +28,10 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-enum { SUM_TILE = 1024 }; /* elements of a sum's running total: 4 KiB, stays in the first cache */
+enum {
+    SUM_TILE = 1024, /* elements of a sum's running total: 4 KiB, stays in the first cache */
+    GROUP = 4,       /* sources that one loop reads */
+};
 
 static inline float one_nan(float x) {
     return x == x ? x : NAN;
@@ -68,19 +71,34 @@ static void from_bf16(size_t n, const uint16_t *from, float *to) {
     }
 }
 
-/* acc += a, then b, then c, then d. */
-static void add_four(size_t n, const float *const s[4], size_t at, float *acc) {
-    const float *a = s[0] + at, *b = s[1] + at, *c = s[2] + at, *d = s[3] + at;
+/* total += the next |count| sources, in order. Inlined with constants: a loop of its own for each
+ * count, reading its sources side by side (one after the other takes half as long again). */
+static inline __attribute__((always_inline)) void add_group(size_t n, const float *const *s,
+                                                            size_t at, size_t count, float *total) {
+    const float *a = s[0] + at, *b = count > 1 ? s[1] + at : a;
+    const float *c = count > 2 ? s[2] + at : a, *d = count > 3 ? s[3] + at : a;
     INDEPENDENT
     for (size_t i = 0; i < n; i++) {
-        acc[i] = (((acc[i] + a[i]) + b[i]) + c[i]) + d[i];
+        float x = total[i] + a[i];
+        x = count > 1 ? x + b[i] : x;
+        x = count > 2 ? x + c[i] : x;
+        total[i] = count > 3 ? x + d[i] : x;
     }
 }
 
-static void add_one(size_t n, const float *a, float *acc) {
-    INDEPENDENT
-    for (size_t i = 0; i < n; i++) {
-        acc[i] += a[i];
+static void add_sources(size_t n, const float *const *s, size_t at, size_t count, float *total) {
+    switch (count) {
+    case 1:
+        add_group(n, s, at, 1, total);
+        break;
+    case 2:
+        add_group(n, s, at, 2, total);
+        break;
+    case 3:
+        add_group(n, s, at, 3, total);
+        break;
+    default:
+        add_group(n, s, at, GROUP, total);
     }
 }
 
@@ -104,13 +122,11 @@ static void sum_finish(size_t n, const float *total, bool add, float *to) {
 static void sum_tile(size_t at, size_t n, size_t ranks, const float *const *from, bool add,
                      float *to) {
     float total[SUM_TILE];
-    memcpy(total, from[0] + at, n * sizeof *total);
-    size_t r = 1;
-    for (; r + 4 <= ranks; r += 4) {
-        add_four(n, from + r, at, total);
+    for (size_t i = 0; i < n; i++) {
+        total[i] = -0.0f; /* x + -0 is x, also for both zeros */
     }
-    for (; r < ranks; r++) {
-        add_one(n, from[r] + at, total);
+    for (size_t r = 0; r < ranks; r += GROUP) {
+        add_sources(n, from + r, at, ranks - r < GROUP ? ranks - r : GROUP, total);
     }
     sum_finish(n, total, add, to + at);
 }
