@@ -1,0 +1,46 @@
+/* Between the wire's messages (proto/zerod.proto) and the structs that job/ and layout/ speak.
+ * Checks every size and count that a peer sent; copies nothing that the caller can borrow. */
+#ifndef ZD_PROCESS_CONVERT_H
+#define ZD_PROCESS_CONVERT_H
+
+#include "job/coordinator.h"
+#include "layout/model.h"
+#include "zerod.pb-c.h"
+
+/* What a daemon was started with fills in what a trainer left open. */
+struct model_defaults {
+    enum strategy strategy;
+    enum dtype param_dtype;
+};
+
+/* Builds and checks |m| (the caller's, to free also on failure). INVALID_ARGUMENT and the rest of
+ * model_check; FAILED_PRECONDITION when the trainer asks for another strategy or dtype than the
+ * daemon was started with (both are named). |d| NULL: nothing is filled in or compared. */
+int model_from_message(const Zerod__V1__Model *from, const struct model_defaults *d,
+                       struct model *m, struct err *e);
+
+struct fence fence_from_message(const Zerod__V1__Fence *from); /* NULL: all zero */
+Zerod__V1__Fence fence_to_message(const struct fence *f);
+
+/* |out| borrows cursors and checksums from |from|. INVALID_ARGUMENT: more than JOB_USER doubles or
+ * JOB_CURSOR bytes, weights or numbers that are not finite, no fence. */
+int vote_from_message(const Zerod__V1__Vote *from, struct vote *out, struct err *e);
+int decision_from_message(const Zerod__V1__Decision *from, struct decision *out, struct err *e);
+/* A grant's report. At most two votes and decisions, each of its own step parity. */
+int report_from_message(const Zerod__V1__Grant *from, struct job_report *out, struct err *e);
+
+/* A message and the parts that it points to; fill, send, forget: it borrows from the struct. */
+struct vote_message {
+    Zerod__V1__Vote vote;
+    Zerod__V1__Fence fence;
+    Zerod__V1__Scalars scalars;
+};
+void vote_to_message(const struct vote *from, bool with_shared_cursor, struct vote_message *to);
+
+struct decision_message {
+    Zerod__V1__Decision decision;
+    Zerod__V1__Fence fence;
+};
+void decision_to_message(const struct decision *from, struct decision_message *to);
+
+#endif

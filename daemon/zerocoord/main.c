@@ -1,0 +1,163 @@
+/* zerocoord: the coordinator of one job. Options, the loop, start and end; coord.h says who does
+ * the rest. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "zerocoord/coord.h"
+
+enum { SERVICES = 3, EXIT_USAGE = 2, TICK_MS = 1000 };
+
+static struct coord self;
+
+static struct opt options[] = {
+    OPT_TEXT(0, "listen", "PATH", NULL, &self.options.listen,
+             "Unix socket of the coordinator's gRPC server."),
+    OPT_TEXT(0, "job", "NAME", NULL, &self.options.job,
+             "Name of the job; daemons of another are refused."),
+    OPT_UNSIGNED(0, "world", "N", NULL, NULL, 1, LAYOUT_MAX_RANKS, &self.options.world,
+                 "Number of ranks."),
+    OPT_UNSIGNED(0, "silence", "S", "30", "s", 1, 86400, &self.options.silence_s,
+                 "A rank that has not voted this long after another did is named."),
+    OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
+                 "Pipe whose end means that the job's holder died."),
+    OPT_FLAG('h', "help", &self.options.help, "Print this help."),
+    OPT_END,
+};
+
+static bool was_given(const char *name) {
+    for (const struct opt *o = options; o->kind != OPT_KIND_END; o++) {
+        if (strcmp(o->name, name) == 0) {
+            return o->given;
+        }
+    }
+    return false;
+}
+
+static int check_options(struct err *e) {
+    static const char *const needed[] = {"listen", "job", "world"};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (!was_given(needed[i])) {
+            return err_set(e, ST_INVALID_ARGUMENT, "--%s is needed", needed[i]);
+        }
+    }
+    return 0;
+}
+
+/* ---- the end
+ * --------------------------------------------------------------------------------------- */
+
+void coord_end(struct coord *c, const char *reason) {
+    if (c->ending) {
+        return;
+    }
+    c->ending = true;
+    if (reason) {
+        c->failed = true;
+        log_error("%s", reason);
+    }
+    roster_stop(c, reason);
+    admin_end(c);
+    rpc_server_drain(c->server, 100000000, NULL, NULL);
+    uv_close((uv_handle_t *)&c->tick, NULL);
+    life_leave(c->life, c->failed ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+static void on_end(void *user, enum life_cause cause) {
+    coord_end(user, cause == LIFE_HOLDER_DIED ? "the job's holder died" : NULL);
+}
+
+/* ---- the start
+ * ------------------------------------------------------------------------------------- */
+
+static void on_tick(uv_timer_t *t) {
+    struct coord *c = t->data;
+    unsigned rank = 0;
+    int64_t age = 0;
+    struct fence f = job_coordinator_fence(c->job);
+    int64_t limit = (int64_t)c->options.silence_s * 1000000000;
+    if (!fence_equal(&f, &c->warned) &&
+        job_coordinator_silent(c->job, clock_ns(), limit, &rank, &age)) {
+        c->warned = f;
+        log_warn("rank %u has not voted in step %llu, attempt %llu: another rank did %.0f s ago",
+                 rank, (unsigned long long)f.step, (unsigned long long)f.attempt,
+                 (double)age / 1e9);
+    }
+}
+
+static int start(struct coord *c, struct err *e) {
+    static struct grpc_service services[SERVICES];
+    uint8_t uuid[JOB_UUID];
+    int holder = was_given("holder-fd") ? (int)c->options.holder_fd : LIFE_NO_HOLDER;
+    struct decide_options o = {.max_skips_in_row = 50}; /* the optimizer's come with the models */
+    if (getrandom(uuid, sizeof uuid, 0) != sizeof uuid) {
+        return err_set(e, ST_UNAVAILABLE, "no random bytes for the coordinator's uuid");
+    }
+    uv_loop_init(&c->loop);
+    int code = life_start(&c->loop, holder, on_end, c, &c->life, e);
+    if (code) {
+        return code;
+    }
+    c->members = mem_zeroed((size_t)c->options.world, sizeof *c->members);
+    for (unsigned i = 0; i < c->options.world; i++) {
+        c->members[i].coord = c;
+        c->members[i].rank = i;
+    }
+    c->job = job_coordinator_new((unsigned)c->options.world, uuid, &o, &coord_job_ops, c);
+    c->health = rpc_health_new();
+    rpc_health_set(c->health, "", true);
+    rpc_health_set(c->health, "zerod.v1.Coordinator", true);
+    rpc_health_set(c->health, "zerod.v1.Admin", true);
+    services[0] = *roster_service(c);
+    services[1] = *admin_service(c);
+    services[2] = rpc_health_service(c->health);
+    uv_timer_init(&c->loop, &c->tick);
+    c->tick.data = c;
+    uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
+    return rpc_server_listen(&c->loop, c->options.listen, services, SERVICES, &c->server, e);
+}
+
+static int usage(const struct err *e) {
+    (void)fprintf(stderr, "zerocoord: %s\nzerocoord --help lists the options\n", e->text);
+    return EXIT_USAGE;
+}
+
+static int help(void) {
+    printf("zerocoord: the coordinator of one training job; drives its steps, holds none of its "
+           "state.\nUsually started by zerorun or by a systemd unit.\n\n");
+    opt_help(options, stdout);
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+    struct err e = {0};
+    int rest = 0;
+    int code = opt_parse(options, argc, argv, &rest, &e);
+    if (code == 0 && self.options.help) {
+        return help();
+    }
+    code = code ? code : check_options(&e);
+    if (code == 0 && rest < argc) {
+        code = err_set(&e, ST_INVALID_ARGUMENT, "'%.64s' is not an option", argv[rest]);
+    }
+    if (code) {
+        return usage(&e);
+    }
+    log_name("zerocoord");
+    if (start(&self, &e)) {
+        log_error("%s", e.text);
+        return EXIT_FAILURE;
+    }
+    uv_run(&self.loop, UV_RUN_DEFAULT);
+    job_coordinator_del(self.job);
+    rpc_health_free(self.health);
+    roster_free(&self);
+    (void)uv_loop_close(&self.loop);
+    life_remove_folder(self.options.listen);
+    return self.failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

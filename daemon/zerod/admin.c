@@ -1,0 +1,150 @@
+/* The Admin service of a daemon: what `zeroctl status` and zerorun ask. */
+#include <string.h>
+
+#include "zerod/session.h"
+
+static Zerod__V1__Memory memory_to_message(const struct memory *m) {
+    Zerod__V1__Memory to = ZEROD__V1__MEMORY__INIT;
+    to.params = m->params;
+    to.grads = m->grads;
+    to.optimizer = m->optimizer;
+    to.gather_slots = m->gather_slots;
+    to.grad_slots = m->grad_slots;
+    to.padding = m->padding;
+    to.rounding = m->rounding;
+    to.fixed = m->fixed;
+    return to;
+}
+
+static Zerod__V1__Traffic traffic_to_message(const struct traffic *t) {
+    Zerod__V1__Traffic to = ZEROD__V1__TRAFFIC__INIT;
+    to.all_gather_bytes = t->all_gather_bytes;
+    to.all_gather_elements = t->all_gather_elements;
+    to.reduce_scatter_bytes = t->reduce_scatter_bytes;
+    to.reduce_scatter_elements = t->reduce_scatter_elements;
+    to.all_reduce_bytes = t->all_reduce_bytes;
+    to.all_reduce_elements = t->all_reduce_elements;
+    return to;
+}
+
+/* The parts that a RankStatus points to. */
+struct parts {
+    Zerod__V1__Fence fence;
+    Zerod__V1__Memory measured, formula;
+    Zerod__V1__Traffic sent, per_step, ddp;
+};
+
+static void fill_engine(struct rank *r, Zerod__V1__RankStatus *m, struct parts *p) {
+    struct engine_status s;
+    engine_status(r->engine, &s);
+    struct traffic per_step = layout_traffic(&r->layout);
+    struct traffic ddp = layout_traffic_ddp(&r->layout);
+    memory_add(&s.measured, &r->records_memory.lines);
+    memory_add(&s.formula, &r->records_memory.lines);
+    p->measured = memory_to_message(&s.measured);
+    p->formula = memory_to_message(&s.formula);
+    p->sent = traffic_to_message(&s.sent);
+    p->per_step = traffic_to_message(&per_step);
+    p->ddp = traffic_to_message(&ddp);
+    m->measured = &p->measured;
+    m->formula = &p->formula;
+    m->sent = &p->sent;
+    m->sent_per_step_formula = &p->per_step;
+    m->sent_per_step_ddp = &p->ddp;
+    m->memory_total = s.total_bytes + r->records_memory.bytes;
+    m->huge_bytes = s.huge_bytes;
+    m->gathers = s.gathers;
+    m->gathers_ahead = s.gathers_ahead;
+    m->eval_gathers = s.eval_gathers;
+    m->reduce_ns = s.reduce_ns;
+    m->update_ns = s.update_ns;
+}
+
+static void on_status(struct grpc_call *call, const ProtobufCMessage *request) {
+    struct rank *r = grpc_call_context(call);
+    struct parts p;
+    Zerod__V1__RankStatus m = ZEROD__V1__RANK_STATUS__INIT;
+    (void)request;
+    m.rank = (uint32_t)r->options.rank;
+    m.pid = (uint64_t)uv_os_getpid();
+    m.strategy = (char *)strategy_name(r->options.strategy);
+    m.param_dtype = (char *)dtype_name(r->options.param_dtype);
+    p.fence = fence_to_message(&r->last_open);
+    m.fence = &p.fence;
+    m.phase = (char *)(r->engine ? job_rank_phase(r->job) : "waiting for a trainer's model");
+    m.attachment = r->attachment;
+    m.trainer_pid = session_trainer_pid(r);
+    m.steps = r->steps;
+    m.gather_ns = r->waits.gather_ns;
+    m.compute_ns = r->waits.compute_ns;
+    m.wait_ns = r->waits.step_ns;
+    m.threads = (uint32_t)r->options.threads;
+    m.isa = (char *)r->kernels->isa;
+    if (r->engine) {
+        fill_engine(r, &m, &p);
+    }
+    Zerod__V1__StatusReply reply = ZEROD__V1__STATUS_REPLY__INIT;
+    reply.of_case = ZEROD__V1__STATUS_REPLY__OF_RANK;
+    reply.rank = &m;
+    grpc_call_reply(call, &reply.base);
+}
+
+static void on_hash(struct grpc_call *call, const ProtobufCMessage *request) {
+    struct rank *r = grpc_call_context(call);
+    (void)request;
+    if (!r->engine) {
+        grpc_call_finish(call, ST_FAILED_PRECONDITION, "no trainer has registered a model yet");
+    } else if (r->hash_call) {
+        grpc_call_finish(call, ST_RESOURCE_EXHAUSTED, "another Hash is being computed");
+    } else {
+        r->hash_call = call;
+        engine_hash(r->engine);
+    }
+}
+
+static void on_hash_done(struct grpc_call *call) {
+    struct rank *r = grpc_call_context(call);
+    if (r->hash_call == call) {
+        r->hash_call = NULL; /* the caller went; the engine's answer finds nobody */
+    }
+}
+
+void admin_hashed(struct rank *r, uint64_t sum, uint64_t version) {
+    struct grpc_call *call = r->hash_call;
+    if (!call) {
+        return;
+    }
+    r->hash_call = NULL;
+    Zerod__V1__HashReply reply = ZEROD__V1__HASH_REPLY__INIT;
+    reply.sum = sum;
+    reply.version = version;
+    grpc_call_reply(call, &reply.base);
+}
+
+static void on_watch(struct grpc_call *call, const ProtobufCMessage *request) {
+    (void)request;
+    grpc_call_finish(call, ST_UNIMPLEMENTED, "steps are watched at the coordinator");
+}
+
+static const struct grpc_method methods[] = {
+    {.path = "/zerod.v1.Admin/Status",
+     .kind = GRPC_UNARY,
+     .request = &zerod__v1__status_request__descriptor,
+     .on_request = on_status},
+    {.path = "/zerod.v1.Admin/Hash",
+     .kind = GRPC_UNARY,
+     .request = &zerod__v1__hash_request__descriptor,
+     .on_request = on_hash,
+     .on_done = on_hash_done},
+    {.path = "/zerod.v1.Admin/Watch",
+     .kind = GRPC_SERVER_STREAM,
+     .request = &zerod__v1__watch_request__descriptor,
+     .on_request = on_watch},
+};
+
+const struct grpc_service *admin_service(struct rank *r) {
+    static struct grpc_service service = {.methods = methods,
+                                          .method_count = sizeof methods / sizeof methods[0]};
+    service.context = r;
+    return &service;
+}

@@ -1,0 +1,213 @@
+/* zerod: the daemon of one rank. Options, the loop, start and end; rank.h says who does the rest.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/opt.h"
+#include "zerod/session.h"
+
+enum { SERVICES = 3, EXIT_USAGE = 2, NAME = 32 };
+
+static struct rank self;
+
+static struct opt options[] = {
+    OPT_TEXT(0, "listen", "PATH", NULL, &self.options.listen,
+             "Unix socket of this daemon's gRPC server."),
+    OPT_TEXT(0, "handover", "PATH", NULL, &self.options.handover,
+             "Unix socket on which descriptors of memory are handed over."),
+    OPT_TEXT(0, "coordinator", "PATH", NULL, &self.options.coordinator,
+             "Unix socket of the job's zerocoord; dialled for 10 s."),
+    OPT_TEXT(0, "job", "NAME", NULL, &self.options.job,
+             "Name of the job; must be the coordinator's."),
+    OPT_UNSIGNED(0, "rank", "R", NULL, NULL, 0, LAYOUT_MAX_RANKS - 1, &self.options.rank,
+                 "This daemon's rank."),
+    OPT_UNSIGNED(0, "world", "N", NULL, NULL, 1, LAYOUT_MAX_RANKS, &self.options.world,
+                 "Number of ranks."),
+    OPT_TEXT(0, "strategy", "S", "zero3", &self.options.strategy_text,
+             "How state is sharded: ddp, zero2, zero3."),
+    OPT_TEXT(0, "param-dtype", "T", "fp32", &self.options.dtype_text,
+             "Type of gathered parameters: fp32, bf16."),
+    OPT_UNSIGNED(0, "gather-slots", "K", "2", NULL, 1, 64, &self.options.gather_slots,
+                 "Gathered units held at a time; each slot holds the largest unit."),
+    OPT_UNSIGNED(0, "grad-slots", "K", "2", NULL, 1, 64, &self.options.grad_slots,
+                 "Gradients in flight at a time; each slot holds the largest unit."),
+    OPT_UNSIGNED(0, "threads", "T", "1", NULL, 1, 64, &self.options.threads,
+                 "Threads that gather, sum and update."),
+    OPT_BYTES(0, "device-memory", "BYTES", "0", 0, UINT64_MAX, &self.options.device_memory,
+              "Most memory that this rank may take; 0: no limit."),
+    OPT_TEXT(0, "isa", "NAME", "", &self.options.isa,
+             "Instruction set: plain, avx2, avx512; empty: $ZEROD_ISA, else the best there is."),
+    OPT_TEXT(0, "drill", "SPEC", "", &self.options.drill_text,
+             "kill-trainer:rank=R,step=S[,phase=gather|compute|reduce|voted|apply]."),
+    OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
+                 "Pipe whose end means that the job's holder died."),
+    OPT_FLAG('h', "help", &self.options.help, "Print this help."),
+    OPT_END,
+};
+
+static bool was_given(const char *name) {
+    for (const struct opt *o = options; o->kind != OPT_KIND_END; o++) {
+        if (strcmp(o->name, name) == 0) {
+            return o->given;
+        }
+    }
+    return false;
+}
+
+static int check_options(struct options *o, struct err *e) {
+    static const char *const needed[] = {"listen", "handover", "coordinator",
+                                         "job",    "rank",     "world"};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (!was_given(needed[i])) {
+            return err_set(e, ST_INVALID_ARGUMENT, "--%s is needed", needed[i]);
+        }
+    }
+    if (o->rank >= o->world) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--rank %llu, but there are %llu ranks",
+                       (unsigned long long)o->rank, (unsigned long long)o->world);
+    }
+    o->strategy = strategy_parse(o->strategy_text);
+    if (o->strategy == STRATEGY_NONE) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--strategy %s is unknown: ddp, zero2, zero3",
+                       o->strategy_text);
+    }
+    o->param_dtype = dtype_parse(o->dtype_text);
+    if (o->param_dtype == DTYPE_NONE) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--param-dtype %s is unknown: fp32, bf16",
+                       o->dtype_text);
+    }
+    return drill_parse(o->drill_text, (unsigned)o->world, &self.drill, e);
+}
+
+/* ---- the end
+ * --------------------------------------------------------------------------------------- */
+
+void rank_end(struct rank *r, const char *reason) {
+    if (r->ending) {
+        return;
+    }
+    r->ending = true;
+    if (reason) {
+        r->failed = true;
+        log_error("%s", reason);
+    }
+    session_end(r, false, reason ? reason : "the daemon is ending");
+    link_close(r);
+    rpc_server_drain(r->server, 100000000, NULL, NULL);
+    handover_close(r->handover, NULL, NULL);
+    uv_async_send(&r->work); /* the engine goes from there: this may be one of its callbacks */
+    life_leave(r->life, r->failed ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+static void on_end(void *user, enum life_cause cause) {
+    struct rank *r = user;
+    if (cause == LIFE_HOLDER_DIED) {
+        session_end(r, true, "the job's holder died");
+        rank_end(r, "the job's holder died");
+    } else {
+        rank_end(r, NULL);
+    }
+}
+
+/* ---- the start
+ * ------------------------------------------------------------------------------------- */
+
+static void on_work(uv_async_t *a) {
+    struct rank *r = a->data;
+    if (r->ending) {
+        engine_del(r->engine);
+        r->engine = NULL;
+        uv_close((uv_handle_t *)a, NULL);
+        return;
+    }
+    if (r->engine) {
+        engine_events(r->engine);
+    }
+    if (!r->ending) {
+        session_determined(r);
+    }
+}
+
+static int open_sockets(struct rank *r, struct err *e) {
+    static struct grpc_service services[SERVICES];
+    services[0] = *session_service(r);
+    services[1] = *admin_service(r);
+    services[2] = rpc_health_service(r->health);
+    int code = rpc_server_listen(&r->loop, r->options.listen, services, SERVICES, &r->server, e);
+    if (code) {
+        return code;
+    }
+    code = handover_listen(&r->loop, r->options.handover, NULL, &r->handover, e);
+    if (code) {
+        rpc_server_close(r->server, NULL, NULL);
+    }
+    return code;
+}
+
+static int start(struct rank *r, struct err *e) {
+    int holder = was_given("holder-fd") ? (int)r->options.holder_fd : LIFE_NO_HOLDER;
+    uv_loop_init(&r->loop);
+    int code = kernels_select(r->options.isa, &r->kernels, e);
+    code = code ? code : memory_records(r, e);
+    code = code ? code : life_start(&r->loop, holder, on_end, r, &r->life, e);
+    if (code) {
+        return code;
+    }
+    r->job = job_rank_new((unsigned)r->options.rank, r->records, &rank_job_ops, r);
+    r->health = rpc_health_new();
+    rpc_health_set(r->health, "", true);
+    rpc_health_set(r->health, "zerod.v1.Admin", true);
+    rpc_health_set(r->health, "zerod.v1.Trainer", false); /* until memory is there */
+    code = open_sockets(r, e);
+    if (code) {
+        return code;
+    }
+    uv_async_init(&r->loop, &r->work, on_work);
+    r->work.data = r;
+    link_start(r);
+    return 0;
+}
+
+static int usage(const struct err *e) {
+    (void)fprintf(stderr, "zerod: %s\nzerod --help lists the options\n", e->text);
+    return EXIT_USAGE;
+}
+
+static int help(void) {
+    printf("zerod: the daemon of one rank; keeps its shard of a training job's state.\n"
+           "Usually started by zerorun or by a systemd unit.\n\n");
+    opt_help(options, stdout);
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+    struct err e = {0};
+    char name[NAME];
+    int rest = 0;
+    int code = opt_parse(options, argc, argv, &rest, &e);
+    if (code == 0 && self.options.help) {
+        return help();
+    }
+    code = code ? code : check_options(&self.options, &e);
+    if (code == 0 && rest < argc) {
+        code = err_set(&e, ST_INVALID_ARGUMENT, "'%.64s' is not an option", argv[rest]);
+    }
+    if (code) {
+        return usage(&e);
+    }
+    (void)snprintf(name, sizeof name, "zerod[%u]", (unsigned)self.options.rank);
+    log_name(name);
+    if (start(&self, &e)) {
+        log_error("%s", e.text);
+        return EXIT_FAILURE;
+    }
+    uv_run(&self.loop, UV_RUN_DEFAULT);
+    memory_free(&self);
+    job_rank_del(self.job);
+    rpc_health_free(self.health);
+    (void)uv_loop_close(&self.loop);
+    life_remove_folder(self.options.listen);
+    return self.failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,121 @@
+/* What a rank's daemon is made of, and who does what:
+ *
+ *   main.c     options, loop, start and end
+ *   link.c     the stream to the coordinator; carries the protocol's messages to and from job/
+ *   session.c  the Trainer service: one stream is one attachment; who may attach, and its end
+ *   calls.c    a trainer's calls, checked and passed to engine/ and job/
+ *   rank.c     the ops between job/, engine/ and the session
+ *   memory.c   from the agreed model to mapped memory: engine, offers to peers, offers from peers
+ *   admin.c    Status and Hash
+ *   drill.c    kills its own trainer at a given point, to show that nothing is lost
+ *
+ * All of it runs on the loop's thread; the engine's worker only rings `work`.
+ */
+#ifndef ZD_ZEROD_RANK_H
+#define ZD_ZEROD_RANK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "device/arena.h"
+#include "engine/engine.h"
+#include "job/rank.h"
+#include "layout/layout.h"
+#include "process/convert.h"
+#include "process/life.h"
+#include "rpc/dial.h"
+#include "rpc/handover.h"
+#include "rpc/health.h"
+#include "rpc/server.h"
+#include "zerod/drill.h"
+
+struct options {
+    const char *listen, *handover, *coordinator, *job, *isa;
+    uint64_t rank, world, gather_slots, grad_slots, threads, device_memory, holder_fd;
+    enum strategy strategy;
+    enum dtype param_dtype;
+    const char *strategy_text, *dtype_text, *drill_text;
+    bool help;
+};
+
+/* The trainer's waiting, as `zeroctl status` shows it; ns. */
+struct waits {
+    uint64_t gather_ns, step_ns, compute_ns;
+};
+
+struct session; /* session.c */
+
+struct rank {
+    struct options options;
+    uv_loop_t loop;
+    struct life *life;
+    struct rpc_server *server;
+    struct rpc_health *health;
+    struct handover *handover;
+    uv_async_t work; /* the engine's worker rings */
+    bool ending, failed;
+
+    /* link.c */
+    struct rpc_dial *dial;
+    struct grpc_stream *stream;
+    uv_timer_t redial;
+    int64_t dial_until_ns;
+    struct fence last_open; /* as the last try was opened, for status */
+
+    /* memory.c */
+    struct arena records_memory; /* adopted memory that must be there before the model is known */
+    struct records *records;
+    struct model model; /* agreed once |agreed|, a candidate before */
+    bool has_model, agreed, ready;
+    struct layout layout;
+    const struct kernels *kernels;
+    struct engine *engine; /* NULL until agreed */
+    unsigned taking;       /* peers' descriptors on their way */
+
+    struct job_rank *job;
+    bool in_doubt; /* voted YES, not determined yet */
+
+    struct session *session; /* the live or last attachment; NULL: none yet */
+    uint64_t attachment;     /* number of the last one */
+    struct waits waits;
+    struct drill drill;
+
+    struct grpc_call *hash_call; /* a Hash that waits for the engine */
+    uint64_t steps;              /* determined training steps */
+};
+
+/* main.c: ends the process in order; the first cause counts and is logged. |reason| NULL: a wanted
+ * end. */
+void rank_end(struct rank *r, const char *reason);
+
+/* rank.c */
+extern const struct job_rank_ops rank_job_ops;
+extern const struct engine_callbacks rank_engine_callbacks;
+
+/* link.c: the caller fills the oneof. */
+void link_start(struct rank *r);
+void link_close(struct rank *r);
+void link_send(struct rank *r, const Zerod__V1__DaemonMessage *m);
+void link_send_registration(struct rank *r, const uint8_t *bytes, size_t n);
+
+/* memory.c */
+int memory_records(struct rank *r, struct err *e);  /* before the first grant */
+int memory_allocate(struct rank *r, struct err *e); /* agreed: engine, offers, Ready */
+int memory_attach(struct rank *r, struct err *e);   /* a fresh gradient arena, offered */
+void memory_take_offer(struct rank *r, const Zerod__V1__Offer *o);
+void memory_free(struct rank *r);
+
+/* session.c */
+extern const struct grpc_service *session_service(struct rank *r);
+void session_agreed(struct rank *r); /* the coordinator agreed to the model */
+void session_refused(struct rank *r, int code, const char *text);
+void session_determined(struct rank *r); /* no doubt left: a waiting attach goes on */
+void session_end(struct rank *r, bool kill_trainer, const char *reason);
+uint64_t session_trainer_pid(const struct rank *r); /* 0: none attached */
+
+/* admin.c */
+extern const struct grpc_service *admin_service(struct rank *r);
+void admin_hashed(struct rank *r, uint64_t sum, uint64_t version);
+
+#endif
