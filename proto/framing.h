@@ -8,11 +8,12 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/err.h"
 
 enum {
     GRPC_PREFIX = 5,                           /* bytes: flag, then length, big endian */
     GRPC_MESSAGE_MAX = 4 * 1024 * 1024,        /* bytes of one message, both directions */
-    GRPC_TEXT_MAX = 256,                       /* bytes of a status text before encoding */
+    GRPC_TEXT_MAX = ERR_TEXT - 1,              /* bytes of a status text before encoding */
     GRPC_TEXT_ENCODED = 3 * GRPC_TEXT_MAX + 1, /* with the final NUL */
     GRPC_TIMEOUT_TEXT = 12,                    /* bytes of a formatted grpc-timeout with NUL */
 };

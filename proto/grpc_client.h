@@ -1,6 +1,7 @@
 /* The client side of one gRPC connection, without I/O: bytes in, bytes out, time as an argument.
  *
- * A transport (grpc_channel.h with poll, rpc/dial.h with libuv) moves the bytes. Handlers are
+ * A transport (grpc_channel.h with poll, rpc/dial.h with libuv) moves the bytes; after each receive
+ * and tick it asks for output. Handlers are
  * called from inside grpc_client_receive, _output, _tick, _close and _free; they only queue, so
  * they may start, send, cancel any call, but must not feed, drain or free the client. One thread at
  * a time.
@@ -52,6 +53,8 @@ uint64_t grpc_client_events(const struct grpc_client *c);
 void grpc_client_close(struct grpc_client *c, int code, const char *text);
 /* As close with CANCELLED for what is still open, then frees. */
 void grpc_client_free(struct grpc_client *c);
+/* Frees without a word to the server or a handler: for a forked child. */
+void grpc_client_forget(struct grpc_client *c);
 
 /* Starts a call to |path| (copied). |deadline| is absolute like |now|, GRPC_NEVER: none; it is sent
  * as grpc-timeout too. |handlers| is borrowed until on_done, |data| is grpc_stream_data(). Never

@@ -1,7 +1,8 @@
 /* The server side of one gRPC connection, without I/O: bytes in, bytes out, time as an argument.
  *
  * The transport feeds what it read (grpc_server_receive), asks what to write (grpc_server_output,
- * grpc_server_sent) and calls grpc_server_tick at grpc_server_next_deadline. Handlers are called
+ * grpc_server_sent) after each receive and tick, and calls grpc_server_tick at
+ * grpc_server_next_deadline. Handlers are called
  * from inside those functions; they only queue, so they may use any call of any connection, but
  * must not feed, drain or free a connection. One thread at a time.
  *

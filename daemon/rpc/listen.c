@@ -1,0 +1,105 @@
+#include "rpc/listen.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/unix_address.h"
+
+enum { BACKLOG = 1024 };
+
+static int refuse(const char *path, const char *step, struct err *e) {
+    enum status code = errno == EACCES || errno == EPERM ? ST_PERMISSION_DENIED : ST_UNAVAILABLE;
+    return err_set(e, code, "socket %s: %s: %s", path, step, strerror(errno));
+}
+
+/* Something has the path already: removes it if it is a socket that nobody listens on. */
+static int clear_stale(const struct sockaddr_un *a, int type, struct err *e) {
+    struct stat st;
+    if (lstat(a->sun_path, &st)) {
+        return errno == ENOENT ? 0 : refuse(a->sun_path, "stat", e);
+    }
+    if (!S_ISSOCK(st.st_mode)) {
+        return err_set(e, ST_ALREADY_EXISTS, "%s exists and is no socket", a->sun_path);
+    }
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return refuse(a->sun_path, "socket", e);
+    }
+    bool stale = connect(fd, (const struct sockaddr *)a, sizeof *a) && errno == ECONNREFUSED;
+    close(fd);
+    if (!stale) {
+        return err_set(e, ST_ALREADY_EXISTS, "another process listens on %s", a->sun_path);
+    }
+    return unlink(a->sun_path) && errno != ENOENT ? refuse(a->sun_path, "unlink", e) : 0;
+}
+
+/* Linux gives the file the rights of the unbound socket, less the umask: so no moment with wider
+ * ones, and no change of the process's umask under other threads. */
+static int bind_private(int fd, const struct sockaddr_un *a) {
+    return fchmod(fd, S_IRUSR | S_IWUSR) || bind(fd, (const struct sockaddr *)a, sizeof *a) ? -1
+                                                                                            : 0;
+}
+
+static int bind_listen(int fd, int type, const struct sockaddr_un *a, struct stat *st,
+                       struct err *e) {
+    if (bind_private(fd, a)) {
+        if (errno != EADDRINUSE) {
+            return refuse(a->sun_path, "bind", e);
+        }
+        int rv = clear_stale(a, type, e);
+        if (rv) {
+            return rv;
+        }
+        if (bind_private(fd, a)) {
+            return refuse(a->sun_path, "bind", e);
+        }
+    }
+    if (listen(fd, BACKLOG) || lstat(a->sun_path, st)) {
+        int rv = refuse(a->sun_path, "listen", e);
+        unlink(a->sun_path);
+        return rv;
+    }
+    return 0;
+}
+
+int listen_unix(const char *path, int type, struct listen_path *where, int *fd, struct err *e) {
+    struct sockaddr_un a;
+    struct stat st;
+    int rv = unix_address(path, &a, e);
+    if (rv) {
+        return rv;
+    }
+    int s = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s < 0) {
+        return refuse(path, "socket", e);
+    }
+    rv = bind_listen(s, type, &a, &st, e);
+    if (rv) {
+        close(s);
+        return rv;
+    }
+    memcpy(where->path, a.sun_path, sizeof where->path);
+    where->device = st.st_dev;
+    where->inode = st.st_ino;
+    *fd = s;
+    return 0;
+}
+
+void listen_unlink(const struct listen_path *where) {
+    struct stat st;
+    if (lstat(where->path, &st) == 0 && st.st_dev == where->device && st.st_ino == where->inode) {
+        unlink(where->path);
+    }
+}
+
+struct grpc_peer listen_peer(int fd) {
+    struct ucred who;
+    socklen_t len = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len)) {
+        return (struct grpc_peer){.known = false};
+    }
+    return (struct grpc_peer){.known = true, .pid = who.pid, .uid = who.uid, .gid = who.gid};
+}

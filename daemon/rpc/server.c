@@ -1,0 +1,273 @@
+/* Listener and connections of a gRPC server. What handlers may ask for (drain, close) is done in
+ * the next turn of the loop, by an idle handle, as connections must not go while one of their
+ * handlers runs. */
+#include "rpc/server.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/listen.h"
+#include "rpc/wire.h"
+
+enum { CONNECTIONS_MAX = 8192, SERVER_HANDLES = 3, NS_PER_MS = 1000000 };
+
+struct link {
+    struct wire wire;
+    struct rpc_server *server;
+    struct grpc_conn *conn;
+    struct link *prev, *next;
+};
+
+struct rpc_server {
+    uv_loop_t *loop;
+    uv_pipe_t listener;
+    uv_idle_t idle;   /* runs when something was asked */
+    uv_timer_t grace; /* of a drain */
+    struct listen_path where;
+    const struct grpc_service *services;
+    size_t service_count;
+    struct link *links;
+    size_t connections;
+    int handles; /* not closed yet */
+    int64_t grace_ns;
+    void (*on_closed)(void *user);
+    void *user;
+    bool asked, cut_asked, listening, finishing;
+    uint8_t in[WIRE_READ_CHUNK];
+};
+
+/* ---- a connection ---- */
+
+static int receive(void *end, const uint8_t *bytes, size_t n, int64_t now, struct err *e) {
+    return grpc_server_receive(end, bytes, n, now, e);
+}
+static size_t output(void *end, const uint8_t **bytes) {
+    return grpc_server_output(end, bytes);
+}
+static void sent(void *end, size_t n) {
+    grpc_server_sent(end, n);
+}
+static bool over(const void *end) {
+    return grpc_server_over(end);
+}
+static int64_t next_deadline(const void *end) {
+    return grpc_server_next_deadline(end);
+}
+static void tick(void *end, int64_t now) {
+    grpc_server_tick(end, now);
+}
+static void lost(void *end, const struct err *reason) {
+    (void)reason;
+    grpc_server_free(end);
+}
+
+static void finish_if_empty(struct rpc_server *s);
+
+static void closed(void *owner, const struct err *reason) {
+    (void)reason;
+    struct link *l = owner;
+    struct rpc_server *s = l->server;
+    *(l->prev ? &l->prev->next : &s->links) = l->next;
+    if (l->next) {
+        l->next->prev = l->prev;
+    }
+    s->connections--;
+    free(l);
+    finish_if_empty(s);
+}
+
+static const struct wire_ops ops = {
+    .receive = receive,
+    .output = output,
+    .sent = sent,
+    .over = over,
+    .next_deadline = next_deadline,
+    .tick = tick,
+    .lost = lost,
+    .closed = closed,
+};
+
+static void on_output(void *user) {
+    wire_note(user);
+}
+
+static struct grpc_server_options link_options(struct link *l) {
+    struct grpc_server_options o = {
+        .services = l->server->services,
+        .service_count = l->server->service_count,
+        .unix_socket = true,
+        .on_output = on_output,
+        .user = &l->wire,
+    };
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *)&l->wire.pipe, &fd) == 0) {
+        o.peer = listen_peer(fd);
+    }
+    if (!o.peer.known || o.peer.uid != geteuid()) {
+        o.refuse_code = ST_PERMISSION_DENIED;
+        (void)snprintf(o.refuse_text, sizeof o.refuse_text,
+                       "user %ld may not use the socket of user %ld",
+                       o.peer.known ? (long)o.peer.uid : -1L, (long)geteuid());
+    }
+    return o;
+}
+
+static void on_connection(uv_stream_t *listener, int status) {
+    struct rpc_server *s = listener->data;
+    if (status < 0) {
+        log_warn("accepting on %s: %s", s->where.path, uv_strerror(status));
+        return;
+    }
+    struct link *l = mem_zeroed(1, sizeof *l);
+    l->server = s;
+    wire_init(&l->wire, s->loop);
+    int rv = uv_accept(listener, (uv_stream_t *)&l->wire.pipe);
+    struct grpc_server_options o = link_options(l);
+    l->conn = grpc_server_new(&o, clock_ns());
+    l->wire.ops = &ops;
+    l->wire.end = l->conn;
+    l->wire.owner = l;
+    l->wire.in = s->in;
+    l->next = s->links;
+    if (s->links) {
+        s->links->prev = l;
+    }
+    s->links = l;
+    if (++s->connections > CONNECTIONS_MAX) {
+        log_warn("%s: more than %d connections, one is refused", s->where.path, CONNECTIONS_MAX);
+        wire_shut(&l->wire, ST_RESOURCE_EXHAUSTED, "too many connections");
+    } else if (rv || wire_start(&l->wire)) {
+        wire_shut(&l->wire, ST_UNAVAILABLE, "not accepted");
+    }
+}
+
+/* ---- drain and close ---- */
+
+static void on_server_handle_closed(uv_handle_t *handle) {
+    struct rpc_server *s = handle->data;
+    if (--s->handles > 0) {
+        return;
+    }
+    void (*tell)(void *) = s->on_closed;
+    void *user = s->user;
+    free(s);
+    if (tell) {
+        tell(user);
+    }
+}
+
+static void stop_listening(struct rpc_server *s) {
+    if (s->listening) {
+        s->listening = false;
+        listen_unlink(&s->where);
+        uv_close((uv_handle_t *)&s->listener, on_server_handle_closed);
+    }
+}
+
+static void finish_if_empty(struct rpc_server *s) {
+    if (s->asked && !s->listening && !s->links && !s->finishing) {
+        s->finishing = true;
+        uv_close((uv_handle_t *)&s->idle, on_server_handle_closed);
+        uv_close((uv_handle_t *)&s->grace, on_server_handle_closed);
+    }
+}
+
+static void cut_all(struct rpc_server *s) {
+    struct link *next;
+    for (struct link *l = s->links; l; l = next) {
+        next = l->next;
+        wire_shut(&l->wire, ST_UNAVAILABLE, "the server ends");
+    }
+}
+
+static void on_grace(uv_timer_t *timer) {
+    cut_all(timer->data);
+}
+
+static void on_asked(uv_idle_t *idle) {
+    struct rpc_server *s = idle->data;
+    uv_idle_stop(idle);
+    stop_listening(s);
+    struct link *next;
+    for (struct link *l = s->links; l; l = next) {
+        next = l->next;
+        if (!l->wire.shut) {
+            grpc_server_drain(l->conn);
+            wire_flush(&l->wire);
+        }
+    }
+    if (s->cut_asked) {
+        cut_all(s);
+    } else {
+        uint64_t ms = (uint64_t)((s->grace_ns + NS_PER_MS - 1) / NS_PER_MS);
+        (void)uv_timer_start(&s->grace, on_grace, ms, 0);
+    }
+    finish_if_empty(s);
+}
+
+void rpc_server_drain(struct rpc_server *s, int64_t grace_ns, void (*on_closed)(void *user),
+                      void *user) {
+    s->on_closed = on_closed;
+    s->user = user;
+    s->grace_ns = grace_ns > 0 ? grace_ns : 0;
+    s->cut_asked = s->cut_asked || grace_ns <= 0;
+    s->asked = true;
+    if (!s->finishing) {
+        uv_idle_start(&s->idle, on_asked);
+    }
+}
+
+void rpc_server_close(struct rpc_server *s, void (*on_closed)(void *user), void *user) {
+    rpc_server_drain(s, 0, on_closed, user);
+}
+
+/* ---- the listener ---- */
+
+int rpc_server_listen(uv_loop_t *loop, const char *path, const struct grpc_service *services,
+                      size_t service_count, struct rpc_server **server, struct err *e) {
+    struct rpc_server *s = mem_zeroed(1, sizeof *s);
+    int fd;
+    int rv = listen_unix(path, SOCK_STREAM, &s->where, &fd, e);
+    if (rv) {
+        free(s);
+        return rv;
+    }
+    s->loop = loop;
+    s->services = services;
+    s->service_count = service_count;
+    rv = uv_pipe_init(loop, &s->listener, 0);
+    rv |= uv_idle_init(loop, &s->idle);
+    rv |= uv_timer_init(loop, &s->grace);
+    assert(rv == 0); /* these only fill structures */
+    s->listener.data = s->idle.data = s->grace.data = s;
+    s->handles = SERVER_HANDLES;
+    s->listening = true;
+    rv = uv_pipe_open(&s->listener, fd);
+    if (rv == 0) {
+        rv = uv_listen((uv_stream_t *)&s->listener, SOMAXCONN, on_connection);
+    } else {
+        close(fd);
+    }
+    if (rv) {
+        rv = err_set(e, ST_UNAVAILABLE, "socket %s: listen: %s", path, uv_strerror(rv));
+        rpc_server_close(s, NULL, NULL);
+        return rv;
+    }
+    *server = s;
+    return 0;
+}
+
+const char *rpc_server_path(const struct rpc_server *s) {
+    return s->where.path;
+}
+
+size_t rpc_server_connections(const struct rpc_server *s) {
+    return s->connections;
+}

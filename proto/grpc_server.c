@@ -1,0 +1,378 @@
+/* The server side of a connection: headers, requests, deadlines, the end. See grpc_server.h. */
+#include "proto/grpc_server.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/server_core.h"
+#include "proto/unpack.h"
+
+enum { SAW_METHOD = 1, SAW_PATH = 2, SAW_TYPE = 4, SAW_ALL = 7 };
+#define HELLO_CAP_NS INT64_C(10000000000) /* from connect to the client's SETTINGS */
+
+/* ---- headers ---- */
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *f, void *user) {
+    struct grpc_conn *c = user;
+    if (f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        return 0;
+    }
+    struct grpc_call *call = mem_zeroed(1, sizeof *call);
+    call->s.id = f->hd.stream_id;
+    call->deadline = GRPC_NEVER;
+    h2_stream_init(&c->h2, &call->s);
+    c->calls++;
+    nghttp2_session_set_stream_user_data(session, f->hd.stream_id, call);
+    return 0;
+}
+
+static bool same(const uint8_t *bytes, size_t n, const char *text) {
+    return n == strlen(text) && memcmp(bytes, text, n) == 0;
+}
+
+static void find_method(struct grpc_call *call, const uint8_t *path, size_t n) {
+    const struct grpc_server_options *o = &call_conn(call)->options;
+    for (size_t i = 0; i < o->service_count; i++) {
+        for (size_t k = 0; k < o->services[i].method_count; k++) {
+            if (same(path, n, o->services[i].methods[k].path)) {
+                call->method = &o->services[i].methods[k];
+                call->context = o->services[i].context;
+                return;
+            }
+        }
+    }
+    int shown = n < 128 ? (int)n : 128;
+    (void)snprintf(call->text, sizeof call->text, "no method %.*s", shown, (const char *)path);
+}
+
+static void read_timeout(struct grpc_call *call, const uint8_t *value, size_t n) {
+    int64_t now = call->s.h2->now;
+    int64_t ns = grpc_timeout_parse((const char *)value, n);
+    call->malformed = call->malformed || ns < 0 || call->has_timeout;
+    call->has_timeout = true;
+    if (ns >= 0) {
+        call->deadline = ns > GRPC_NEVER - now ? GRPC_NEVER : now + ns;
+    }
+}
+
+static bool grpc_type(const uint8_t *value, size_t n) {
+    static const char type[] = "application/grpc";
+    size_t len = sizeof type - 1;
+    return n >= len && memcmp(value, type, len) == 0 &&
+           (n == len || value[len] == '+' || value[len] == ';');
+}
+
+/* A second :method, :path or content-type makes the request malformed. */
+static void saw(struct grpc_call *call, unsigned what) {
+    call->malformed = call->malformed || (call->pseudo & what);
+    call->pseudo |= what;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *f, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *user) {
+    (void)flags;
+    (void)user;
+    struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, f->hd.stream_id);
+    if (!call) {
+        return 0;
+    }
+    if (!h2_stream_header(&call->s, name_len, value_len)) {
+        call->too_many_headers = true;
+    }
+    if (call->too_many_headers || f->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        return 0;
+    }
+    if (same(name, name_len, ":path")) {
+        saw(call, SAW_PATH);
+        find_method(call, value, value_len);
+    } else if (same(name, name_len, ":method")) {
+        saw(call, SAW_METHOD);
+        call->not_grpc = call->not_grpc || !same(value, value_len, "POST");
+    } else if (same(name, name_len, "content-type")) {
+        saw(call, SAW_TYPE);
+        call->not_grpc = call->not_grpc || !grpc_type(value, value_len);
+    } else if (same(name, name_len, "grpc-timeout")) {
+        read_timeout(call, value, value_len);
+    }
+    return 0;
+}
+
+static void set_deadline(struct grpc_call *call) {
+    int64_t cap = call->method->cap_ns;
+    if (cap == 0 && call->method->kind == GRPC_UNARY) {
+        cap = GRPC_UNARY_CAP_NS;
+    }
+    if (cap > 0 && call->deadline > call->s.h2->now + cap) {
+        call->deadline = call->s.h2->now + cap;
+    }
+    h2_deadline(call->s.h2, call->deadline);
+}
+
+static void refuse_headers(struct grpc_call *call, const struct grpc_server_options *o) {
+    if (call->too_many_headers) {
+        call_end(call, ST_RESOURCE_EXHAUSTED, "headers are larger than 8192 bytes");
+    } else if (call->not_grpc || !(call->pseudo & SAW_TYPE)) {
+        call->not_grpc = true;
+        call_end(call, ST_UNKNOWN, "");
+    } else if (call->malformed || call->pseudo != SAW_ALL) {
+        call_end(call, ST_INTERNAL, "malformed request headers");
+    } else if (o->refuse_code) {
+        call_end(call, o->refuse_code, o->refuse_text);
+    } else {
+        char text[sizeof call->text];
+        memcpy(text, call->text, sizeof text);
+        call_end(call, ST_UNIMPLEMENTED, text);
+    }
+}
+
+static void on_request_headers(struct grpc_call *call) {
+    const struct grpc_server_options *o = &call_conn(call)->options;
+    if (call->too_many_headers || call->not_grpc || call->malformed || call->pseudo != SAW_ALL ||
+        o->refuse_code || !call->method) {
+        refuse_headers(call, o);
+        return;
+    }
+    set_deadline(call);
+    call->heard = true;
+    if (call->method->on_open) {
+        call->method->on_open(call);
+    }
+}
+
+/* ---- requests ---- */
+
+static bool one_request(const struct grpc_call *call) {
+    return call->method->kind == GRPC_UNARY || call->method->kind == GRPC_SERVER_STREAM;
+}
+
+static int keep_request(struct grpc_call *call, const uint8_t *bytes, size_t len) {
+    if (call->has_request) {
+        call_end(call, ST_INTERNAL, "more than one request message");
+        return -ST_INTERNAL;
+    }
+    call->has_request = true;
+    buf_append(&call->request, bytes, len);
+    call->s.h2->held += len;
+    return 0;
+}
+
+static int on_message(void *arg, const uint8_t *bytes, size_t len) {
+    struct grpc_call *call = arg;
+    if (one_request(call)) {
+        return keep_request(call, bytes, len);
+    }
+    call->method->on_message(call, bytes, len);
+    return call->s.ended ? -ST_CANCELLED : 0;
+}
+
+static void refuse_data(struct grpc_call *call, int rv) {
+    char text[96];
+    if (rv == -ST_UNIMPLEMENTED) {
+        call_end(call, ST_UNIMPLEMENTED, "compressed messages are not understood");
+    } else if (rv == -ST_RESOURCE_EXHAUSTED) {
+        (void)snprintf(text, sizeof text, "a message is larger than %d bytes, or too many wait",
+                       GRPC_MESSAGE_MAX);
+        call_end(call, ST_RESOURCE_EXHAUSTED, text);
+    } else {
+        call_end(call, ST_INTERNAL, "malformed message prefix");
+    }
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                   size_t n, void *user) {
+    (void)flags;
+    (void)user;
+    struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, id);
+    if (!call || call->s.ended) {
+        return 0;
+    }
+    int rv = h2_stream_deframe(&call->s, bytes, n, on_message, call);
+    if (rv < 0 && !call->s.ended) {
+        refuse_data(call, rv);
+    }
+    return 0;
+}
+
+static void dispatch_request(struct grpc_call *call) {
+    size_t len = buf_unread(&call->request);
+    ProtobufCMessage *m = unpack_message(call->method->request, buf_bytes(&call->request), len);
+    call->s.h2->held -= len;
+    buf_free(&call->request);
+    if (!m) {
+        char text[160];
+        (void)snprintf(text, sizeof text, "the request is no %s", call->method->request->name);
+        call_end(call, ST_INVALID_ARGUMENT, text);
+        return;
+    }
+    call->method->on_request(call, m);
+    protobuf_c_message_free_unpacked(m, NULL);
+}
+
+static void on_half_close(struct grpc_call *call) {
+    if (!deframer_idle(&call->s.in)) {
+        call_end(call, ST_INTERNAL, "the request ends inside a message");
+    } else if (!one_request(call)) {
+        if (call->method->on_half_close) {
+            call->method->on_half_close(call);
+        } else {
+            grpc_call_finish(call, ST_OK, NULL);
+        }
+    } else if (!call->has_request) {
+        call_end(call, ST_INTERNAL, "no request message");
+    } else {
+        dispatch_request(call);
+    }
+}
+
+/* ---- frames ---- */
+
+static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *f, void *user) {
+    struct grpc_conn *c = user;
+    if (f->hd.type == NGHTTP2_SETTINGS) {
+        c->hello_by = GRPC_NEVER;
+    }
+    if (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA) {
+        return 0;
+    }
+    struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, f->hd.stream_id);
+    if (!call) {
+        return 0;
+    }
+    bool end = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    call->half_closed = call->half_closed || end;
+    if (f->hd.type == NGHTTP2_HEADERS && f->headers.cat == NGHTTP2_HCAT_REQUEST) {
+        on_request_headers(call);
+    } else if (call->too_many_headers && !call->s.ended) {
+        call_end(call, ST_RESOURCE_EXHAUSTED, "trailers are larger than 8192 bytes");
+    }
+    if (end && !call->s.ended) {
+        on_half_close(call);
+    }
+    return 0;
+}
+
+static int on_frame_send(nghttp2_session *session, const nghttp2_frame *f, void *user) {
+    (void)user;
+    if (f->hd.type != NGHTTP2_HEADERS || !(f->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+        return 0;
+    }
+    struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, f->hd.stream_id);
+    if (call && !call->half_closed) { /* answered early: let the peer drop the rest */
+        call->reset_due = true;
+        h2_stream_mark(&call->s);
+    }
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
+    (void)code;
+    (void)user;
+    struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, id);
+    if (call) {
+        nghttp2_session_set_stream_user_data(session, id, NULL);
+        call_free(call);
+    }
+    return 0;
+}
+
+static nghttp2_session_callbacks *callbacks(void) {
+    nghttp2_session_callbacks *cb = NULL;
+    int rv = nghttp2_session_callbacks_new(&cb);
+    assert(rv == 0); /* only for want of memory */
+    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
+    nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_send);
+    nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
+    return cb;
+}
+
+/* ---- the connection ---- */
+
+struct grpc_conn *grpc_server_new(const struct grpc_server_options *options, int64_t now) {
+    struct grpc_conn *c = mem_zeroed(1, sizeof *c);
+    c->options = *options;
+    c->h2.settle = call_settle;
+    c->h2.trailers = call_trailers;
+    c->h2.on_output = options->on_output;
+    c->h2.user = options->user;
+    h2_init(&c->h2, true, options->unix_socket, callbacks());
+    c->h2.now = now;
+    c->hello_by = now + HELLO_CAP_NS;
+    h2_deadline(&c->h2, c->hello_by);
+    return c;
+}
+
+int grpc_server_receive(struct grpc_conn *c, const uint8_t *bytes, size_t n, int64_t now,
+                        struct err *e) {
+    return h2_receive(&c->h2, bytes, n, now, e);
+}
+
+size_t grpc_server_output(struct grpc_conn *c, const uint8_t **bytes) {
+    return h2_output(&c->h2, bytes);
+}
+
+void grpc_server_sent(struct grpc_conn *c, size_t n) {
+    h2_sent(&c->h2, n);
+}
+
+bool grpc_server_over(const struct grpc_conn *c) {
+    return h2_over(&c->h2);
+}
+
+int64_t grpc_server_next_deadline(const struct grpc_conn *c) {
+    return c->h2.next_deadline;
+}
+
+/* Ends what is due; |c->h2.next_deadline| becomes exact again. */
+static void expire(struct grpc_conn *c, int64_t now) {
+    c->h2.next_deadline = c->hello_by;
+    if (c->hello_by <= now) {
+        h2_break(&c->h2, ST_DEADLINE_EXCEEDED, "no HTTP/2 preface in 10 s");
+        c->h2.next_deadline = GRPC_NEVER;
+    }
+    for (struct h2_stream *s = c->h2.streams; s; s = s->next) {
+        struct grpc_call *call = (struct grpc_call *)s;
+        if (call->s.ended) {
+            continue;
+        }
+        if (call->deadline <= now) {
+            call_end(call, ST_DEADLINE_EXCEEDED, "deadline exceeded");
+        } else {
+            h2_deadline(&c->h2, call->deadline);
+        }
+    }
+}
+
+void grpc_server_tick(struct grpc_conn *c, int64_t now) {
+    c->h2.now = now;
+    if (now >= c->h2.next_deadline) {
+        expire(c, now);
+    }
+}
+
+void grpc_server_drain(struct grpc_conn *c) {
+    if (c->draining || c->h2.broken) {
+        return;
+    }
+    c->draining = true;
+    int32_t last = nghttp2_session_get_last_proc_stream_id(c->h2.session);
+    nghttp2_submit_goaway(c->h2.session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
+    h2_note(&c->h2);
+}
+
+size_t grpc_server_calls(const struct grpc_conn *c) {
+    return c->calls;
+}
+
+void grpc_server_free(struct grpc_conn *c) {
+    while (c->h2.streams) {
+        call_free((struct grpc_call *)c->h2.streams);
+    }
+    h2_free(&c->h2);
+    free(c);
+}

@@ -1,0 +1,48 @@
+/* Shared by grpc_server.c (the connection) and grpc_call.c (its calls). Internal to proto/. */
+#ifndef ZD_PROTO_SERVER_CORE_H
+#define ZD_PROTO_SERVER_CORE_H
+
+#include "proto/grpc_server.h"
+#include "proto/h2.h"
+
+struct grpc_conn {
+    struct h2 h2; /* first: nghttp2's user data points here */
+    struct grpc_server_options options;
+    int64_t hello_by; /* the client's SETTINGS must be here; GRPC_NEVER once they are */
+    size_t calls;
+    bool draining;
+};
+
+struct grpc_call {
+    struct h2_stream s; /* first */
+    const struct grpc_method *method;
+    void *context;
+    void *data;
+    int64_t deadline;
+    struct buf request; /* unary and server stream: the one message, packed */
+    int code;           /* once ended */
+    char text[GRPC_TEXT_MAX + 1];
+    unsigned pseudo; /* enum of grpc_server.c: which headers were seen */
+    bool malformed, too_many_headers, not_grpc;
+    bool has_timeout, has_request;
+    bool answered;    /* response headers are submitted */
+    bool half_closed; /* by the peer */
+    bool heard;       /* a handler knows of it */
+    bool told;        /* on_done was called: no handler may be called any more */
+    bool reset_due;   /* trailers are out, the peer still sends */
+    bool closed;      /* no stream any more */
+};
+
+static inline struct grpc_conn *call_conn(const struct grpc_call *call) {
+    return (struct grpc_conn *)call->s.h2;
+}
+
+/* The server answers by itself; the handler hears of it at once. */
+void call_end(struct grpc_call *call, int code, const char *text);
+/* on_done, once, if a handler knows the call. */
+void call_tell(struct grpc_call *call);
+void call_settle(struct h2_stream *s);
+void call_trailers(struct h2_stream *s);
+void call_free(struct grpc_call *call);
+
+#endif

@@ -1,0 +1,270 @@
+/* Unary calls between a client and a server in memory. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/framing.h"
+#include "tests/proto/pair.h"
+
+#define SECOND INT64_C(1000000000)
+
+static struct pair p;
+
+static void setup(void) {
+    pair_open(&p);
+}
+static void teardown(void) {
+    pair_close(&p);
+}
+
+START_TEST(unary) {
+    static const size_t sizes[] = {0, 1, 64, 16384, 65536, 3 << 20, GRPC_MESSAGE_MAX - 64};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct outcome o = {.code = -1};
+        pair_unary(&p, ECHO_UNARY, sizes[i], "", &o);
+        ck_assert_uint_eq(o.done, 1);
+        ck_assert_int_eq(o.code, ST_OK);
+        ck_assert_uint_eq(o.messages, 1);
+        ck_assert_uint_eq(o.bytes, sizes[i]);
+        ck_assert_uint_eq(p.echo.done, i + 1);
+        ck_assert_int_eq(p.echo.last_status, ST_OK);
+    }
+    ck_assert_uint_eq(grpc_server_calls(p.server), 0);
+}
+END_TEST
+
+/* The same with one byte at a time: every frame is cut everywhere. */
+START_TEST(unary_by_bytes) {
+    struct outcome o = {.code = -1};
+    p.chunk = 1;
+    pair_unary(&p, ECHO_UNARY, 300, "some path", &o);
+    ck_assert_int_eq(o.code, ST_OK);
+    ck_assert_uint_eq(o.bytes, 300);
+}
+END_TEST
+
+START_TEST(status_text) {
+    struct outcome o = {0};
+    pair_unary(&p, ECHO_FAIL, 0, "100 % Größe\n", &o);
+    ck_assert_int_eq(o.code, ST_ABORTED);
+    ck_assert_str_eq(o.text, "100 % Größe\n");
+    ck_assert_uint_eq(o.messages, 0);
+    char longer[1000];
+    memset(longer, 'x', sizeof longer);
+    longer[999] = 0;
+    pair_unary(&p, ECHO_FAIL, 0, longer, &o);
+    ck_assert_uint_eq(strlen(o.text), 319); /* cut, not refused */
+}
+END_TEST
+
+START_TEST(unknown_method) {
+    struct outcome o = {0};
+    pair_unary(&p, "/test.Echo/Nothing", 10, "", &o);
+    ck_assert_int_eq(o.code, ST_UNIMPLEMENTED);
+    ck_assert_str_eq(o.text, "no method /test.Echo/Nothing");
+    ck_assert_uint_eq(p.echo.opened + p.echo.done, 0);
+}
+END_TEST
+
+START_TEST(no_ticket) {
+    struct outcome o = {0};
+    struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &o, -1);
+    Zerod__V1__StepEvent other = ZEROD__V1__STEP_EVENT__INIT;
+    other.outcome = 1; /* field 2 as a number, where Ticket has text */
+    ck_assert_int_eq(grpc_client_send(s, &other.base), 0);
+    grpc_client_half_close(s);
+    pair_pump(&p);
+    ck_assert_int_eq(o.code, ST_INVALID_ARGUMENT);
+    ck_assert_str_eq(o.text, "the request is no zerod.v1.Ticket");
+    ck_assert_uint_eq(p.echo.done, 1);
+}
+END_TEST
+
+START_TEST(wrong_number_of_messages) {
+    struct outcome none = {0}, two = {0};
+    struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &none, -1);
+    grpc_client_half_close(s);
+    s = pair_start(&p, ECHO_UNARY, &two, -1);
+    pair_send(s, 1, "");
+    pair_send(s, 1, "");
+    grpc_client_half_close(s);
+    pair_pump(&p);
+    ck_assert_int_eq(none.code, ST_INTERNAL);
+    ck_assert_int_eq(two.code, ST_INTERNAL);
+    ck_assert_uint_eq(p.echo.done, 2);
+}
+END_TEST
+
+START_TEST(client_deadline) {
+    struct outcome o = {0};
+    p.deaf_server = true; /* the server never hears of it: the client must still end it */
+    struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &o, SECOND);
+    pair_send(s, 1, "");
+    grpc_client_half_close(s);
+    pair_pump(&p);
+    ck_assert_int_eq(grpc_client_next_deadline(p.client), p.now + SECOND);
+    pair_wait(&p, SECOND - 1);
+    ck_assert_uint_eq(o.done, 0);
+    pair_wait(&p, 1);
+    ck_assert_uint_eq(o.done, 1);
+    ck_assert_int_eq(o.code, ST_DEADLINE_EXCEEDED);
+    ck_assert_int_eq(grpc_client_next_deadline(p.client), GRPC_NEVER);
+}
+END_TEST
+
+START_TEST(server_deadline) {
+    struct outcome o = {0};
+    struct grpc_stream *s = pair_start(&p, ECHO_HOLD, &o, SECOND);
+    pair_send(s, 1, "");
+    grpc_client_half_close(s);
+    pair_pump(&p);
+    ck_assert_uint_eq(p.echo.messages, 1);
+    ck_assert_int_eq(grpc_call_deadline(p.echo.held), p.now + SECOND);
+    p.now += SECOND; /* only the server looks at its clock */
+    grpc_server_tick(p.server, p.now);
+    ck_assert_uint_eq(p.echo.done, 1);
+    ck_assert_int_eq(p.echo.last_status, ST_DEADLINE_EXCEEDED);
+    pair_pump(&p);
+    ck_assert_int_eq(o.code, ST_DEADLINE_EXCEEDED);
+    ck_assert_uint_eq(grpc_server_calls(p.server), 0);
+}
+END_TEST
+
+START_TEST(unary_cap) {
+    struct outcome o = {0};
+    struct grpc_stream *s = pair_start(&p, ECHO_HOLD, &o, -1);
+    pair_send(s, 1, ""); /* no half-close: never complete */
+    pair_pump(&p);
+    pair_wait(&p, GRPC_UNARY_CAP_NS - 1);
+    ck_assert_uint_eq(o.done, 0);
+    pair_wait(&p, 1);
+    ck_assert_int_eq(o.code, ST_DEADLINE_EXCEEDED);
+    ck_assert_uint_eq(p.echo.done, 1);
+}
+END_TEST
+
+START_TEST(cancel) {
+    struct outcome o = {0}, never = {0};
+    struct grpc_stream *s = pair_unary(&p, ECHO_HOLD, 1, "", &o);
+    grpc_client_cancel(s);
+    ck_assert_uint_eq(o.done, 0); /* never from inside */
+    pair_pump(&p);
+    ck_assert_uint_eq(o.done, 1);
+    ck_assert_int_eq(o.code, ST_CANCELLED);
+    ck_assert_uint_eq(p.echo.done, 1);
+    ck_assert_int_eq(p.echo.last_status, ST_CANCELLED);
+    s = pair_start(&p, ECHO_HOLD, &never, -1);
+    grpc_client_cancel(s); /* before a byte of it went out */
+    pair_pump(&p);
+    ck_assert_uint_eq(never.done, 1);
+    ck_assert_uint_eq(p.echo.opened, 1);
+}
+END_TEST
+
+START_TEST(late_answer) {
+    struct outcome o = {0};
+    pair_unary(&p, ECHO_HOLD, 1, "", &o);
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    struct grpc_call *call = p.echo.held;
+    grpc_call_reply(call, &t.base);
+    ck_assert_uint_eq(p.echo.done, 0); /* not from inside: the call may still be used */
+    ck_assert_int_eq(grpc_call_send(call, &t.base), -ST_CANCELLED);
+    grpc_call_finish(call, ST_ABORTED, "a second end changes nothing");
+    pair_pump(&p);
+    ck_assert_int_eq(o.code, ST_OK);
+    ck_assert_uint_eq(p.echo.done, 1);
+}
+END_TEST
+
+START_TEST(lost_connection) {
+    struct outcome o = {0}, after = {0};
+    pair_unary(&p, ECHO_HOLD, 1, "", &o);
+    grpc_client_close(p.client, ST_UNAVAILABLE, "cable pulled");
+    ck_assert_int_eq(o.code, ST_UNAVAILABLE);
+    ck_assert_str_eq(o.text, "cable pulled");
+    ck_assert(!grpc_client_usable(p.client));
+    pair_unary(&p, ECHO_UNARY, 1, "", &after);
+    grpc_client_tick(p.client, p.now);
+    ck_assert_uint_eq(after.done, 1);
+    ck_assert_int_eq(after.code, ST_UNAVAILABLE);
+    ck_assert_uint_eq(p.echo.done, 0);
+    grpc_server_free(p.server); /* the server sees the loss: handlers hear of it */
+    ck_assert_uint_eq(p.echo.done, 1);
+    ck_assert_int_eq(p.echo.last_status, ST_CANCELLED);
+    struct grpc_server_options options = {.services = &p.service, .service_count = 1};
+    p.server = grpc_server_new(&options, p.now);
+}
+END_TEST
+
+START_TEST(drain) {
+    struct outcome open = {0}, refused = {0};
+    pair_unary(&p, ECHO_HOLD, 1, "", &open);
+    grpc_server_drain(p.server);
+    pair_pump(&p);
+    ck_assert(!grpc_client_usable(p.client));
+    ck_assert(!grpc_server_over(p.server));
+    pair_unary(&p, ECHO_UNARY, 1, "", &refused);
+    ck_assert_int_eq(refused.code, ST_UNAVAILABLE);
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    grpc_call_reply(p.echo.held, &t.base);
+    pair_pump(&p);
+    ck_assert_int_eq(open.code, ST_OK); /* what was open went on to its end */
+    ck_assert(grpc_server_over(p.server));
+    ck_assert(grpc_client_over(p.client));
+}
+END_TEST
+
+/* The server drains while a request is on its way: it is safe to try again elsewhere. */
+START_TEST(drain_race) {
+    struct outcome o = {0};
+    pair_unary(&p, ECHO_UNARY, 1, "", &o);
+    grpc_server_drain(p.server);
+    const uint8_t *bytes;
+    ck_assert_uint_gt(grpc_server_output(p.server, &bytes), 0); /* GOAWAY is written */
+    pair_unary(&p, ECHO_UNARY, 1, "", &o);
+    ck_assert_uint_eq(o.done, 2);
+    ck_assert_int_eq(o.code, ST_UNAVAILABLE);
+    ck_assert_uint_eq(p.echo.opened, 1);
+}
+END_TEST
+
+START_TEST(refused_peer) {
+    grpc_server_free(p.server);
+    struct grpc_server_options o = {.services = &p.service,
+                                    .service_count = 1,
+                                    .refuse_code = ST_PERMISSION_DENIED,
+                                    .refuse_text = "user 1 is not user 2"};
+    p.server = grpc_server_new(&o, p.now);
+    struct outcome got = {0};
+    pair_unary(&p, ECHO_UNARY, 1, "", &got);
+    ck_assert_int_eq(got.code, ST_PERMISSION_DENIED);
+    ck_assert_str_eq(got.text, "user 1 is not user 2");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("call");
+    TCase *t = tcase_create("call");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, unary);
+    tcase_add_test(t, unary_by_bytes);
+    tcase_add_test(t, status_text);
+    tcase_add_test(t, unknown_method);
+    tcase_add_test(t, no_ticket);
+    tcase_add_test(t, wrong_number_of_messages);
+    tcase_add_test(t, client_deadline);
+    tcase_add_test(t, server_deadline);
+    tcase_add_test(t, unary_cap);
+    tcase_add_test(t, cancel);
+    tcase_add_test(t, late_answer);
+    tcase_add_test(t, lost_connection);
+    tcase_add_test(t, drain);
+    tcase_add_test(t, drain_race);
+    tcase_add_test(t, refused_peer);
+    suite_add_tcase(suite, t);
+    SRunner *r = srunner_create(suite);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
