@@ -105,7 +105,7 @@ static int take(const struct opt *o, const char *value, struct err *e) {
     case OPT_KIND_END:
         break;
     }
-    assert(!"a flag takes no value");
+    assert(false && "a flag takes no value");
     return 0;
 }
 

@@ -137,6 +137,8 @@ START_TEST(out_of_range) {
             "--ranks 18446744073709551617: must be 1 to 64 ranks");
     refuses("--pool 18014398509481985KiB", ST_OUT_OF_RANGE,
             "--pool 18014398509481985KiB: must be 4 KiB to 1 TiB");
+    refuses("--gather-slots 99999999999999999999", ST_OUT_OF_RANGE,
+            "--gather-slots 99999999999999999999: must be at least 1");
     refuses("--lr -1", ST_OUT_OF_RANGE, "--lr -1: must be at least 0");
     parses("--gather-slots 18446744073709551615", 3);
     ck_assert_uint_eq(o.slots, UINT64_MAX);
