@@ -1,0 +1,202 @@
+/* The decision as a function of the votes: sums in rank order, clipping, skips, and every way in
+ * which ranks can disagree. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "job/decide.h"
+
+static const struct decide_options options = {
+    .adamw = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1},
+    .max_skips_in_row = 2,
+};
+
+static struct vote yes(uint64_t step, double squares) {
+    return (struct vote){.fence = {3, step, 2},
+                         .yes = true,
+                         .sum_squares = squares,
+                         .scalars = {.learning_rate = 0.01, .clip = 1, .micro_batches = 4},
+                         .weight = 1};
+}
+
+static struct decision of(const struct vote *votes, size_t ranks, const struct decision *before,
+                          struct err *e) {
+    *e = (struct err){0};
+    return decide(&options, votes, ranks, before, e);
+}
+
+START_TEST(sums_run_in_rank_order) {
+    /* (1 + 1e-16) + 1e-16 is 1, the other order is more. */
+    struct vote v[3] = {yes(1, 1), yes(1, 1e-16), yes(1, 1e-16)};
+    for (int r = 0; r < 3; r++) {
+        v[r].user_count = 2;
+        v[r].user[0] = v[r].sum_squares;
+        v[r].user[1] = r;
+    }
+    struct err e;
+    const struct decision before = {.fence = {3, 0, 1}, .outcome = OUTCOME_COMMIT};
+    struct decision d = of(v, 3, &before, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_COMMIT);
+    ck_assert(d.user[0] == 1 && d.user[1] == 3 && d.user_count == 2);
+    ck_assert(d.scalars.grad_norm == 1.0 / 3);
+    const struct vote first = v[0];
+    v[0] = v[2];
+    v[2] = first;
+    d = of(v, 3, &before, &e);
+    ck_assert(d.user[0] > 1);
+}
+END_TEST
+
+START_TEST(commit_counts_t_and_clips) {
+    struct vote v[2] = {yes(7, 30), yes(7, 70)};
+    const struct decision before = {
+        .fence = {2, 6, 1}, .outcome = OUTCOME_SKIP, .t = 4, .skips_in_row = 2};
+    struct err e;
+    struct decision d = of(v, 2, &before, &e);
+    ck_assert_uint_eq(d.t, 5);
+    ck_assert_uint_eq(d.skips_in_row, 0);
+    ck_assert(d.learning_rate == 0.01 && d.loss_scale == 1);
+    ck_assert_mem_eq(&d.fence, &v[0].fence, sizeof d.fence);
+    const struct step_scalars s = step_scalars(&options.adamw, 100, 2, 1, 0.01, 5);
+    ck_assert_mem_eq(&d.scalars, &s, sizeof s);
+    ck_assert(d.scalars.grad_norm == 5); /* of the mean: sqrt(100) / 2 */
+    ck_assert(fabs((double)d.scalars.multiplier - 0.1) < 1e-6);
+}
+END_TEST
+
+START_TEST(weights_divide) {
+    struct vote v[2] = {yes(7, 36), yes(7, 0)};
+    v[0].weight = 2;
+    v[1].weight = 0; /* means 1 */
+    v[0].scalars.clip = v[1].scalars.clip = 0;
+    struct err e;
+    struct decision d = of(v, 2, NULL, &e);
+    ck_assert(d.scalars.grad_norm == 2);
+    ck_assert(d.scalars.multiplier == (float)(1.0 / 3));
+    v[1].weight = -2;
+    d = of(v, 2, NULL, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_ABORT);
+    ck_assert(strstr(e.text, "weights add up to 0"));
+}
+END_TEST
+
+START_TEST(not_finite_skips) {
+    struct vote v[2] = {yes(7, 1), yes(7, 2)};
+    const struct decision before = {.fence = {2, 6, 1}, .t = 4, .skips_in_row = 1};
+    struct err e;
+    v[1].non_finite = true;
+    struct decision d = of(v, 2, &before, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_SKIP);
+    ck_assert(d.t == 4 && d.skips_in_row == 2);
+    v[1].non_finite = false;
+    v[0].sum_squares = 1e308;
+    v[1].sum_squares = 1e308; /* only the sum is infinite */
+    d = of(v, 2, &before, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_SKIP);
+    v[0].sum_squares = (double)NAN;
+    d = of(v, 2, &before, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_SKIP);
+}
+END_TEST
+
+START_TEST(too_many_skips) {
+    struct vote v[1] = {yes(7, (double)INFINITY)};
+    const struct decision before = {.fence = {2, 6, 1}, .t = 4, .skips_in_row = 2};
+    struct err e;
+    struct decision d = of(v, 1, &before, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_ABORT);
+    ck_assert_int_eq(e.code, ST_FAILED_PRECONDITION);
+    ck_assert_msg(strstr(e.text, "the limit is 2 in a row"), "%s", e.text);
+}
+END_TEST
+
+static void expect_named(struct vote *v, const char *what) {
+    struct err e;
+    struct decision d = of(v, 3, NULL, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_ABORT);
+    ck_assert_int_eq(e.code, ST_FAILED_PRECONDITION);
+    ck_assert_msg(strstr(e.text, what), "%s", e.text);
+}
+
+START_TEST(scalars_that_differ_are_named) {
+    struct vote v[3] = {yes(7, 1), yes(7, 1), yes(7, 1)};
+    v[2].scalars.learning_rate = 0.02;
+    expect_named(v, "step 7: rank 2 gave learning rate 0.02, rank 0 gave 0.01");
+    v[2].scalars.learning_rate = (double)NAN;
+    expect_named(v, "rank 2 gave learning rate nan");
+    v[2] = yes(7, 1);
+    v[1].scalars.clip = 5;
+    expect_named(v, "rank 1 gave clip 5, rank 0 gave 1");
+    v[1] = yes(7, 1);
+    v[1].scalars.micro_batches = 5;
+    expect_named(v, "rank 1 gave micro-batches 5, rank 0 gave 4");
+    v[1] = yes(7, 1);
+    v[2].user_count = 1;
+    expect_named(v, "rank 2 gave a number of user values 1");
+    v[2] = yes(7, 1);
+    v[0].scalars.learning_rate = (double)INFINITY;
+    expect_named(v, "rank 0 gave learning rate inf");
+}
+END_TEST
+
+START_TEST(loading_has_no_scalars) {
+    struct vote v[3] = {yes(0, 0), yes(0, 0), yes(0, 0)};
+    const uint64_t same[2] = {11, 22}, other[2] = {11, 23};
+    for (int r = 0; r < 3; r++) {
+        v[r].checksums = same;
+        v[r].checksum_count = 2;
+        v[r].checksum = 33;
+    }
+    struct err e;
+    struct decision d = of(v, 3, NULL, &e);
+    ck_assert_int_eq(d.outcome, OUTCOME_COMMIT);
+    ck_assert_uint_eq(d.t, 0);
+    ck_assert(d.scalars.multiplier == 0 && d.scalars.step_size == 0);
+    v[2].checksums = other;
+    v[2].checksum = 34;
+    expect_named(v, "the initial values of unit 1 differ between rank 0 and rank 2");
+    v[2].checksum_count = 0; /* from a record: only the sum is left */
+    expect_named(v, "the initial values differ between rank 0 and rank 2");
+    v[2] = v[1];
+    v[1].checksum_count = 1;
+    expect_named(v, "rank 1 gave a number of loaded units 1");
+    v[1] = v[2];
+    v[1].non_finite = true;
+    expect_named(v, "the initial values of rank 1 are not all finite");
+}
+END_TEST
+
+START_TEST(rank_0_gives_the_shared_cursor) {
+    struct vote v[2] = {yes(1, 1), yes(1, 1)};
+    v[0].shared_cursor = (const uint8_t *)"zero";
+    v[0].shared_cursor_bytes = 4;
+    v[1].shared_cursor = (const uint8_t *)"one";
+    v[1].shared_cursor_bytes = 3;
+    struct err e;
+    struct decision d = of(v, 2, NULL, &e);
+    ck_assert_uint_eq(d.shared_cursor_bytes, 4);
+    ck_assert_mem_eq(d.shared_cursor, "zero", 4);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("decide");
+    TCase *t = tcase_create("decide");
+    tcase_add_test(t, sums_run_in_rank_order);
+    tcase_add_test(t, commit_counts_t_and_clips);
+    tcase_add_test(t, weights_divide);
+    tcase_add_test(t, not_finite_skips);
+    tcase_add_test(t, too_many_skips);
+    tcase_add_test(t, scalars_that_differ_are_named);
+    tcase_add_test(t, loading_has_no_scalars);
+    tcase_add_test(t, rank_0_gives_the_shared_cursor);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    const int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
