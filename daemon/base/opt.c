@@ -225,3 +225,25 @@ int opt_parse(struct opt *table, int argc, char *const *argv, int *rest, struct 
     *rest = i < argc ? i : argc;
     return 0;
 }
+
+bool opt_given(const struct opt *table, const char *name) {
+    const struct opt *o = table;
+    while (o->kind != OPT_KIND_END && strcmp(o->name, name) != 0) {
+        o++;
+    }
+    assert(o->kind != OPT_KIND_END);
+    return o->given;
+}
+
+int opt_need(const struct opt *table, const char *const *names, int argc, char *const *argv,
+             int rest, struct err *e) {
+    for (; *names; names++) {
+        if (!opt_given(table, *names)) {
+            return err_set(e, ST_INVALID_ARGUMENT, "--%s is needed", *names);
+        }
+    }
+    if (rest < argc) {
+        return err_set(e, ST_INVALID_ARGUMENT, "'%.100s' is not an option", argv[rest]);
+    }
+    return 0;
+}

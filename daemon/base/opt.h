@@ -98,6 +98,14 @@ enum { OPT_NAME = 40 };
  * and limits. After an error the stores hold a mixture. */
 int opt_parse(struct opt *table, int argc, char *const *argv, int *rest, struct err *e);
 
+/* Did the command line have it? |name| must be in the table. */
+bool opt_given(const struct opt *table, const char *name);
+
+/* INVALID_ARGUMENT naming the first of |names| (NULL at the end) that the command line lacks, or a
+ * word after the options (argv[rest] when rest < argc), for programs that take none. */
+int opt_need(const struct opt *table, const char *const *names, int argc, char *const *argv,
+             int rest, struct err *e);
+
 /* One aligned entry a row: names, sentence, limits, unit, default. */
 void opt_help(const struct opt *table, FILE *to);
 

@@ -30,25 +30,6 @@ static struct opt options[] = {
     OPT_END,
 };
 
-static bool was_given(const char *name) {
-    for (const struct opt *o = options; o->kind != OPT_KIND_END; o++) {
-        if (strcmp(o->name, name) == 0) {
-            return o->given;
-        }
-    }
-    return false;
-}
-
-static int check_options(struct err *e) {
-    static const char *const needed[] = {"listen", "job", "world"};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        if (!was_given(needed[i])) {
-            return err_set(e, ST_INVALID_ARGUMENT, "--%s is needed", needed[i]);
-        }
-    }
-    return 0;
-}
-
 /* ---- the end
  * --------------------------------------------------------------------------------------- */
 
@@ -93,7 +74,7 @@ static void on_tick(uv_timer_t *t) {
 static int start(struct coord *c, struct err *e) {
     static struct grpc_service services[SERVICES];
     uint8_t uuid[JOB_UUID];
-    int holder = was_given("holder-fd") ? (int)c->options.holder_fd : LIFE_NO_HOLDER;
+    int holder = opt_given(options, "holder-fd") ? (int)c->options.holder_fd : LIFE_NO_HOLDER;
     struct decide_options o = {.max_skips_in_row = 50}; /* the optimizer's come with the models */
     if (getrandom(uuid, sizeof uuid, 0) != sizeof uuid) {
         return err_set(e, ST_UNAVAILABLE, "no random bytes for the coordinator's uuid");
@@ -136,15 +117,13 @@ static int help(void) {
 
 int main(int argc, char **argv) {
     struct err e = {0};
+    static const char *const needed[] = {"listen", "job", "world", NULL};
     int rest = 0;
     int code = opt_parse(options, argc, argv, &rest, &e);
     if (code == 0 && self.options.help) {
         return help();
     }
-    code = code ? code : check_options(&e);
-    if (code == 0 && rest < argc) {
-        code = err_set(&e, ST_INVALID_ARGUMENT, "'%.64s' is not an option", argv[rest]);
-    }
+    code = code ? code : opt_need(options, needed, argc, argv, rest, &e);
     if (code) {
         return usage(&e);
     }

@@ -47,23 +47,7 @@ static struct opt options[] = {
     OPT_END,
 };
 
-static bool was_given(const char *name) {
-    for (const struct opt *o = options; o->kind != OPT_KIND_END; o++) {
-        if (strcmp(o->name, name) == 0) {
-            return o->given;
-        }
-    }
-    return false;
-}
-
 static int check_options(struct options *o, struct err *e) {
-    static const char *const needed[] = {"listen", "handover", "coordinator",
-                                         "job",    "rank",     "world"};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        if (!was_given(needed[i])) {
-            return err_set(e, ST_INVALID_ARGUMENT, "--%s is needed", needed[i]);
-        }
-    }
     if (o->rank >= o->world) {
         return err_set(e, ST_INVALID_ARGUMENT, "--rank %llu, but there are %llu ranks",
                        (unsigned long long)o->rank, (unsigned long long)o->world);
@@ -147,7 +131,7 @@ static int open_sockets(struct rank *r, struct err *e) {
 }
 
 static int start(struct rank *r, struct err *e) {
-    int holder = was_given("holder-fd") ? (int)r->options.holder_fd : LIFE_NO_HOLDER;
+    int holder = opt_given(options, "holder-fd") ? (int)r->options.holder_fd : LIFE_NO_HOLDER;
     uv_loop_init(&r->loop);
     int code = kernels_select(r->options.isa, &r->kernels, e);
     code = code ? code : memory_records(r, e);
@@ -184,16 +168,16 @@ static int help(void) {
 
 int main(int argc, char **argv) {
     struct err e = {0};
+    static const char *const needed[] = {"listen", "handover", "coordinator", "job",
+                                         "rank",   "world",    NULL};
     char name[NAME];
     int rest = 0;
     int code = opt_parse(options, argc, argv, &rest, &e);
     if (code == 0 && self.options.help) {
         return help();
     }
+    code = code ? code : opt_need(options, needed, argc, argv, rest, &e);
     code = code ? code : check_options(&self.options, &e);
-    if (code == 0 && rest < argc) {
-        code = err_set(&e, ST_INVALID_ARGUMENT, "'%.64s' is not an option", argv[rest]);
-    }
     if (code) {
         return usage(&e);
     }

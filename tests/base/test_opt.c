@@ -147,6 +147,22 @@ START_TEST(out_of_range) {
 }
 END_TEST
 
+START_TEST(needed_ones_are_named) {
+    static const char *const names[] = {"ranks", "file", NULL};
+    char *argv[] = {"program", "extra"};
+    int rest = 0;
+    struct err e;
+    ck_assert_int_eq(parse("--ranks 3", &rest, &e), 0);
+    ck_assert(opt_given(options, "ranks") && !opt_given(options, "file"));
+    ck_assert_int_eq(opt_need(options, names, 2, argv, 2, &e), -ST_INVALID_ARGUMENT);
+    ck_assert_str_eq(e.text, "--file is needed");
+    ck_assert_int_eq(parse("--ranks 3 --file x", &rest, &e), 0);
+    ck_assert_int_eq(opt_need(options, names, 2, argv, 2, &e), 0);
+    ck_assert_int_eq(opt_need(options, names, 2, argv, 1, &e), -ST_INVALID_ARGUMENT);
+    ck_assert_str_eq(e.text, "'extra' is not an option");
+}
+END_TEST
+
 START_TEST(help) {
     char *text = NULL;
     size_t size = 0;
@@ -176,6 +192,7 @@ int main(void) {
     tcase_add_test(t, unknown_options);
     tcase_add_test(t, bad_values);
     tcase_add_test(t, out_of_range);
+    tcase_add_test(t, needed_ones_are_named);
     tcase_add_test(t, help);
     suite_add_tcase(s, t);
     return run_suite(s);
