@@ -81,7 +81,8 @@ def write_safetensors(path, tensors):
 
 
 def read_safetensors(path):
-    data = open(path, "rb").read()
+    with open(path, "rb") as f:
+        data = f.read()
     (n,) = struct.unpack("<Q", data[:8])
     return {name: np.frombuffer(data[8 + n:][slice(*t["data_offsets"])], "<f4").reshape(t["shape"])
             for name, t in json.loads(data[8:8 + n]).items() if name != "__metadata__"}
@@ -134,7 +135,8 @@ def run_gpt(a, folder, start):
         command += [f"--{name}", str(getattr(a, name.replace("-", "_")))]
     command += ["--dtype", "fp32"] if a.launcher else ["--dtype", "fp32", "--standalone"]
     subprocess.run(command, check=True, timeout=120)
-    result = json.load(open(report))
+    with open(report) as f:
+        result = json.load(f)
     return result["losses"], result["grad_norms"], read_safetensors(dump)
 
 
@@ -168,7 +170,8 @@ def main():
         if not a.data:
             a.data = os.path.join(folder, "text")
             subprocess.run(f"bible -f gen1:1-gen50:26 | sed 's/^[^ ]* //' > {a.data}", shell=True, check=True)
-        text, start = open(a.data, "rb").read(), initial(a)
+        with open(a.data, "rb") as f:
+            text, start = f.read(), initial(a)
         ours = run_gpt(a, folder, start)
     theirs = reference(a, text, start)
     worst = {name: float(np.abs(ours[2][name] - x).max()) for name, x in theirs[2].items()}

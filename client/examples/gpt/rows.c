@@ -203,8 +203,8 @@ static void rows_gelu_back(size_t n, const real *restrict x, real *restrict dy) 
         const real v = x[i];
         const real u2 = gelu_2k * (v + gelu_cubic * v * v * v);
         const real u2_slope = gelu_2k * (REAL(1.0) + REAL(3.0) * gelu_cubic * v * v);
-        const real s = REAL(1.0) / (REAL(1.0) + exponential(-u2));
-        dy[i] *= s + v * s * (REAL(1.0) - s) * u2_slope;
+        const real e = exponential(-u2), s = REAL(1.0) / (REAL(1.0) + e);
+        dy[i] *= s + v * (e * s * s) * u2_slope; /* 1 - s = e s, without cancellation */
     }
 }
 

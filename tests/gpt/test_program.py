@@ -1,0 +1,135 @@
+#!/usr/bin/python3
+"""gpt-standalone as a user sees it: same bits from run to run and from every instruction set, JSON, messages and
+exit statuses, and nothing of zerod's wire linked into it.
+
+    test_program.py build/bin/gpt-standalone
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+SMALL = ["--layers", "2", "--heads", "2", "--channels", "32", "--seq", "16", "--batch", "2", "--steps", "6"]
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+class Program(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.data = cls.path("text")
+        with open(cls.data, "w") as f:
+            subprocess.run("bible -f gen1:1-gen20:18 | sed 's/^[^ ]* //'", shell=True, check=True, stdout=f)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+    def run_gpt(self, *words, status=0, **environment):
+        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment})
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def train(self, *words, **environment):
+        report = self.path("report.json")
+        self.run_gpt("--data", self.data, *SMALL, "--json", report, "--quiet", *words, **environment)
+        with open(report) as f:
+            return json.load(f)
+
+    def test_same_bits_every_run(self):
+        first = self.train()
+        self.assertRegex(first["param_hash"], "^[0-9a-f]{16}$")
+        self.assertEqual(len(first["losses"]), 6)
+        self.assertEqual(first["losses"], self.train()["losses"])
+        self.assertEqual(first["param_hash"], self.train()["param_hash"])
+        self.assertNotEqual(first["param_hash"], self.train("--seed", "2")["param_hash"])
+        self.assertNotEqual(first["param_hash"], self.train("--micro-batches", "2")["param_hash"])
+
+    def test_same_bits_from_every_instruction_set(self):
+        flags = read("/proc/cpuinfo").decode().split()
+        for dtype in "fp32", "bf16":
+            want = self.train("--dtype", dtype)["param_hash"]
+            for isa, flag in (("plain", ""), ("avx2", "avx2"), ("avx512", "avx512bw")):
+                if flag and flag not in flags:
+                    print(f"skipped: this CPU lacks {isa}")
+                    continue
+                self.assertEqual(self.train("--dtype", dtype, ZEROD_ISA=isa)["param_hash"], want, (dtype, isa))
+
+    def test_learns(self):
+        report = self.train("--steps", "80", "--lr", "0.003", "--warmup", "5")
+        self.assertEqual(report["steps"], 80)
+        self.assertLess(sum(report["losses"][-5:]) / 5, 3.2)
+        self.assertGreater(report["losses"][0], 5)
+        self.assertGreater(report["tokens_per_second"], 0)
+
+    def test_dump_is_where_init_starts(self):
+        first, second = self.path("first.safetensors"), self.path("second.safetensors")
+        self.train("--dump", first)
+        self.train("--init", first, "--steps", "0", "--dump", second)
+        self.assertEqual(read(first), read(second))
+
+    def test_sample_is_the_seeds(self):
+        words = ["--data", self.data, *SMALL, "--quiet", "--sample", "50", "--prompt", "In the "]
+        text = self.run_gpt(*words).stdout
+        self.assertTrue(text.startswith("In the "))
+        self.assertEqual(text, self.run_gpt(*words).stdout)
+        self.assertNotEqual(text, self.run_gpt(*words, "--seed", "3").stdout)
+
+    def test_failures_say_why(self):
+        broken = self.path("broken.safetensors")
+        with open(broken, "wb") as f:
+            f.write(b"\xff" * 100)
+        short = self.path("short")
+        with open(short, "w") as f:
+            f.write("In the beginning")
+        other = self.path("other.safetensors")
+        self.train("--dump", other, "--channels", "64")
+        for words, text in (
+                (["--data", "/nowhere/text"], "NOT_FOUND: data file /nowhere/text: No such file"),
+                (["--data", "/"], "no regular file"),
+                (["--data", short], "has 16 bytes: one sequence and its target need 17"),
+                (["--data", self.data, "--init", broken], "a header of 18446744073709551615 bytes"),
+                (["--data", self.data, "--init", other], "embed.wte is [256, 64], the model's is [256, 32]"),
+                (["--data", self.data, "--init", "/nowhere/x"], "NOT_FOUND"),
+                (["--data", self.data, "--dump", "/nowhere/x", "--steps", "0"], "/nowhere/x"),
+                (["--data", self.data, "--json", "/nowhere/x", "--steps", "0"], "/nowhere/x")):
+            done = self.run_gpt(*SMALL, *words, status=1)
+            self.assertIn(text, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_usage_errors(self):
+        for words, text in (([], "--data FILE is needed"), (["--data"], "data"), (["--layers", "0"], "layers"),
+                            (["--layers", "2000"], "1024"), (["--lr", "nan"], "lr"), (["--lr", "-1"], "lr"),
+                            (["--beta2", "1"], "beta2"), (["--dtype", "fp16"], "fp32"), (["--colour"], "colour"),
+                            (["--data", self.data, "word"], "'word'"), (["--steps", "x"], "steps"),
+                            (["--data", self.data, "--heads", "3"], "no multiple of --heads 3")):
+            self.assertIn(text, self.run_gpt(*words, status=2).stderr)
+        text = self.run_gpt("--help").stdout
+        for flag in "--layers --micro-batches --weight-decay --init --dump --sample --standalone".split():
+            self.assertIn(flag, text)
+
+    def test_links_nothing_of_the_wire(self):
+        libraries = subprocess.run(["ldd", PROGRAM], check=True, capture_output=True, text=True).stdout
+        symbols = subprocess.run(["nm", "-a", PROGRAM], check=True, capture_output=True, text=True).stdout
+        for word in "nghttp2", "protobuf", "libuv", "zerod.so", "cjson":
+            self.assertNotIn(word, libraries)
+        for word in "zerod_attach", "zerod_gather", "nghttp2_", "protobuf_c_", "zerod__v1", "uv_run":
+            self.assertNotIn(word, symbols)
+        for word in "kernels_select", "layout_init", "step_scalars":
+            self.assertIn(word, symbols)
+
+
+if __name__ == "__main__":
+    unittest.main()
