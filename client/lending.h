@@ -1,0 +1,98 @@
+/* What the daemon has lent to this trainer in the open try: gathered units (leases), gradient
+ * slots, and what it pushed ahead of being asked. Plain bookkeeping: no I/O, no clock, no pointers
+ * into mapped memory; offsets are checked here, before anyone turns them into addresses.
+ *
+ * The daemon pushes in plan order, so a push is known by its index: the n-th gather of the train
+ * plan (counted over micro-batches) or of the eval pass, the n-th reduce (or load) of the try. */
+#ifndef ZD_CLIENT_LENDING_H
+#define ZD_CLIENT_LENDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "layout/model.h"
+
+enum {
+    LENDING_ALIGN = 64,          /* bytes: of every offset that the daemon gives */
+    LENDING_AHEAD_MAX = 1 << 20, /* pushes of one kind that were not asked for yet */
+};
+
+struct push {
+    uint32_t unit; /* of a gather; 0 in a grant */
+    uint64_t offset;
+};
+
+/* A ring of pushes that were not taken yet. */
+struct pushes {
+    struct push *ring; /* owned; grows to the most that ever waited */
+    size_t capacity, first, count;
+    uint64_t taken; /* pushes taken in this try: the index of the first one in the ring */
+};
+
+struct lent_unit {
+    char name[MODEL_NAME];
+    uint64_t elements; /* padded */
+    size_t tensor_count;
+    uint64_t *tensor_offsets; /* owned; elements */
+    uint32_t leases;
+    uint64_t param_offset; /* bytes; while leases > 0 */
+    bool open;             /* a gradient slot is lent */
+    uint64_t grad_offset;  /* bytes; while open */
+    uint64_t reduced;      /* reduces of this try */
+};
+
+struct lending {
+    size_t unit_count;
+    struct lent_unit *units;          /* owned */
+    uint64_t largest;                 /* elements of the largest unit */
+    size_t param_element;             /* bytes */
+    uint64_t param_bytes, grad_bytes; /* of the mapped memory */
+    uint64_t reduces;                 /* in the train plan, of one micro-batch */
+    bool has_eval;                    /* a plan "eval" is registered */
+
+    bool eval;                     /* an eval pass runs */
+    struct pushes gathers, grants; /* gathers: of the plan that runs */
+    uint32_t *open; /* ring of units with open slots, in the order of their grants; owned */
+    size_t open_first, open_count;
+};
+
+/* Takes over the names of |unit_count| units; sizes are set later. */
+void lending_init(struct lending *l, size_t unit_count);
+void lending_free(struct lending *l);
+
+/* Revokes all: a new try, or the end of one. Counts start at 0. */
+void lending_revoke(struct lending *l);
+/* Begins or ends an eval pass: no lease survives it and what was gathered ahead is dropped; the
+ * daemon gathers along the plan that then runs from its start. */
+void lending_eval(struct lending *l, bool eval);
+
+/* The daemon's pushes; a gather of the plan that does not run is ignored. 0 or -ST_INTERNAL: out of
+ * order, no such unit, misaligned, outside the memory; the text names value and limit. */
+int lending_gathered(struct lending *l, bool eval, uint64_t position, uint64_t unit,
+                     uint64_t offset, struct err *e);
+int lending_granted(struct lending *l, uint64_t sequence, uint64_t offset, struct err *e);
+
+/* True and a lease when the next gather of the running plan is here and is of |unit|. */
+bool lending_take(struct lending *l, uint32_t unit);
+
+/* Gives one lease back. 1: it was the last one; 0; -ST_INVALID_ARGUMENT: not held. */
+int lending_release(struct lending *l, uint32_t unit, struct err *e);
+
+/* Whether |unit| may ask for a gradient slot. 0; -ST_FAILED_PRECONDITION: one is open, or all
+ * reduces of the try are done; -ST_ALREADY_EXISTS: reduced in this micro-batch;
+ * -ST_RESOURCE_EXHAUSTED: the memory holds no more slots than this trainer has open. |loading|:
+ * loads, each unit once. */
+int lending_may_open(const struct lending *l, uint32_t unit, bool loading, uint64_t micro_batches,
+                     struct err *e);
+/* 1: the slot is lent; 0: no grant is here yet; -ST_INTERNAL: it does not hold the unit. */
+int lending_open(struct lending *l, uint32_t unit, struct err *e);
+/* Gives the unit's slot back. 0 or -ST_FAILED_PRECONDITION: not open, or another one comes first.
+ */
+int lending_close(struct lending *l, uint32_t unit, struct err *e);
+
+/* "units 'a', 'b' (2 leases), ..." of what this trainer holds, or "nothing"; cut to |cap|. */
+void lending_list(const struct lending *l, char *text, size_t cap);
+
+#endif
