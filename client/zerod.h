@@ -5,25 +5,29 @@
  *
  *     zerod_attach(NULL, &model, &z, &error);
  *     while (!done) {
- *         zerod_begin(z, &try);                      // the only way into a try; restores the cursor
- *         if (try.loading) {                         // step 0: once in a job's life
+ *         zerod_begin(z, &try);           // the only way into a try; restores the cursor
+ *         if (try.loading) {              // step 0: once in a job's life
  *             for each unit: zerod_grad, fill in initial values, zerod_load
  *         } else {
- *             for each micro-batch: zerod_gather, compute, zerod_release, ..., zerod_grad, zerod_reduce
+ *             for each micro-batch:
+ *                 zerod_gather, compute, zerod_release, ..., zerod_grad, zerod_reduce
  *         }
- *         zerod_step(z, &step, &outcome);            // COMMITTED or SKIPPED; then the next try is open
+ *         zerod_step(z, &step, &outcome); // COMMITTED or SKIPPED; then the next try is open
  *     }
  *     zerod_detach(z, true);
  *
  * Any call may answer ZEROD_ABORTED: the try is void (another rank's trainer died, say), all leases
- * are revoked, zerod_last_error() says why, and the next call must be zerod_begin(). After a committed
- * or skipped step zerod_begin() returns at once with the try that step() opened.
+ * are revoked, zerod_last_error() says why, and the next call must be zerod_begin(). After a
+ * committed or skipped step zerod_begin() returns at once with the try that step() opened.
  *
  * Returns: 0 or a negative `enum zerod_status`; out parameters are set only on 0. Texts for people:
  * zerod_last_error(). Blocking: calls wait for the daemon until zerod_set_timeout's limit.
- * Threads: one thread at a time per handle; no threads, no signals, no global state inside. Fork:
- * the mapped memory is not inherited and a forked child must not use the handle. Two handles in one
- * process are two trainers and need two daemons.
+ * A call that ran into its limit may be made again and goes on waiting for the same answer; before
+ * that only zerod_release, zerod_abort and zerod_detach are legal. After UNAVAILABLE or INTERNAL
+ * the attachment is over: zerod_detach. Threads: one thread at a time per handle; no threads, no
+ * signals, no global state inside. Fork: the mapped memory is not inherited; in a forked child
+ * every call is FAILED_PRECONDITION, and zerod_detach frees its copy without ending the attachment.
+ * Two handles in one process are two trainers and need two daemons.
  */
 #ifndef ZEROD_H
 #define ZEROD_H
@@ -41,17 +45,17 @@ extern "C" {
 /* gRPC's codes. Those that calls below return, with what to do: */
 enum zerod_status {
     ZEROD_OK = 0,
-    ZEROD_INVALID_ARGUMENT = 3,     /* the call or model is wrong: fix the trainer */
-    ZEROD_DEADLINE_EXCEEDED = 4,    /* the daemon did not answer in time */
-    ZEROD_ALREADY_EXISTS = 6,       /* a live trainer is attached (its pid is named); a unit reduced
-                                       twice in a micro-batch */
-    ZEROD_PERMISSION_DENIED = 7,    /* another user's daemon */
-    ZEROD_RESOURCE_EXHAUSTED = 8,   /* memory, or no slot that another's release could free */
-    ZEROD_FAILED_PRECONDITION = 9,  /* wrong state: out of plan, ranks differ, gather before load */
-    ZEROD_ABORTED = 10,             /* the try is void: zerod_begin() */
-    ZEROD_UNIMPLEMENTED = 12,       /* a strategy that this version lacks */
-    ZEROD_INTERNAL = 13,            /* a bug in zerod */
-    ZEROD_UNAVAILABLE = 14,         /* the daemon is gone, or a step's outcome is unknown */
+    ZEROD_INVALID_ARGUMENT = 3,    /* the call or model is wrong: fix the trainer */
+    ZEROD_DEADLINE_EXCEEDED = 4,   /* the daemon did not answer in time */
+    ZEROD_ALREADY_EXISTS = 6,      /* a live trainer is attached (its pid is named); a unit reduced
+                                      twice in a micro-batch */
+    ZEROD_PERMISSION_DENIED = 7,   /* another user's daemon */
+    ZEROD_RESOURCE_EXHAUSTED = 8,  /* memory, or no slot that another's release could free */
+    ZEROD_FAILED_PRECONDITION = 9, /* wrong state: out of plan, ranks differ, gather before load */
+    ZEROD_ABORTED = 10,            /* the try is void: zerod_begin() */
+    ZEROD_UNIMPLEMENTED = 12,      /* a strategy that this version lacks */
+    ZEROD_INTERNAL = 13,           /* a bug in zerod */
+    ZEROD_UNAVAILABLE = 14,        /* the daemon is gone, or a step's outcome is unknown */
 };
 
 enum zerod_dtype { ZEROD_FP32 = 1, ZEROD_BF16 = 2 };
@@ -96,7 +100,7 @@ struct zerod_model {
     const struct zerod_unit *units;
     size_t plan_count;
     const struct zerod_plan *plans;
-    const char *strategy;         /* "ddp", "zero2", "zero3"; NULL: what the daemon was started with */
+    const char *strategy; /* "ddp", "zero2", "zero3"; NULL: what the daemon was started with */
     enum zerod_dtype param_dtype; /* of gathered parameters; 0: what the daemon was started with */
     uint32_t micro_batches;       /* K; 0 means 1 */
     double beta1, beta2, epsilon, weight_decay; /* AdamW, fp32 master weights and moments */
@@ -112,8 +116,8 @@ struct zerod; /* one attachment */
 ZEROD_API int zerod_attach(const char *address, const struct zerod_model *model, struct zerod **z,
                            struct zerod_error *e);
 
-/* Ends the attachment and frees the handle (NULL is allowed), unmapping all. |finished|: the training
- * is over for this rank; false: another trainer will come. */
+/* Ends the attachment and frees the handle (NULL is allowed), unmapping all. |finished|: the
+ * training is over for this rank; false: another trainer will come. */
 ZEROD_API void zerod_detach(struct zerod *z, bool finished);
 
 ZEROD_API unsigned zerod_rank(const struct zerod *z);
@@ -137,30 +141,38 @@ struct zerod_try {
     uint64_t step;    /* 0: loading; training steps count from 1 */
     uint64_t attempt; /* from 1 */
     bool loading;
-    const void *rank_cursor; /* committed with the step before; the library's until the next begin */
+    const void
+        *rank_cursor; /* committed with the step before; the library's until the next begin */
     size_t rank_cursor_bytes;
     const void *shared_cursor;
     size_t shared_cursor_bytes;
     const char *void_reason; /* why the try before was void; "" */
 };
 
-/* Enters the open try, waiting for it. UNAVAILABLE, DEADLINE_EXCEEDED. */
+/* Enters the open try, waiting for it. After zerod_step the cursors are those given to it (on every
+ * rank its own, also the shared one); else what the daemon kept. FAILED_PRECONDITION: in the middle
+ * of a try. UNAVAILABLE, DEADLINE_EXCEEDED. */
 ZEROD_API int zerod_begin(struct zerod *z, struct zerod_try *t);
 
-/* Borrows a unit: *params are zerod_unit_elements elements of the param dtype, read-only, valid until
- * the release. Gathering a held unit counts its lease up. FAILED_PRECONDITION (not what the plan says
- * next; loading), RESOURCE_EXHAUSTED (all slots are held by this trainer), ABORTED. */
+/* Borrows a unit: *params are zerod_unit_elements elements of the param dtype, read-only, valid
+ * until the release. Gathering a held unit counts its lease up. FAILED_PRECONDITION (not what the
+ * plan says next; loading), RESOURCE_EXHAUSTED (all slots are held by this trainer), ABORTED. */
 ZEROD_API int zerod_gather(struct zerod *z, uint32_t unit, const void **params);
 
 /* Gives one lease back. One-way: an error of the daemon's shows at a later call. INVALID_ARGUMENT:
  * not held. */
 ZEROD_API int zerod_release(struct zerod *z, uint32_t unit);
 
-/* A gradient slot for the unit: fp32, zerod_unit_elements of them; the trainer writes every tensor's
- * elements (padding is ignored), or asks for it |zeroed|. Valid until reduce or load. */
+/* A gradient slot for the unit: fp32, zerod_unit_elements of them; the trainer writes every
+ * tensor's elements (padding is ignored), or asks for it |zeroed|. Valid until reduce or load.
+ * Several units may have one at a time; slots go back in the order in which they were asked for,
+ * the plan's order of reduces. ALREADY_EXISTS: reduced in this micro-batch. RESOURCE_EXHAUSTED:
+ * this trainer holds all slots. FAILED_PRECONDITION: it has one, or all of the try's reduces are
+ * done. */
 ZEROD_API int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, float **grad);
 
-/* Sums the unit's slot over ranks. One-way, as release. FAILED_PRECONDITION: no zerod_grad before. */
+/* Sums the unit's slot over ranks. One-way, as release. FAILED_PRECONDITION: no zerod_grad before.
+ */
 ZEROD_API int zerod_reduce(struct zerod *z, uint32_t unit);
 
 /* Step 0: the slot holds the unit's initial values (fp32; every rank the same). One-way. */
@@ -168,9 +180,9 @@ ZEROD_API int zerod_load(struct zerod *z, uint32_t unit);
 
 struct zerod_step {
     double learning_rate;
-    double clip;            /* largest norm of the averaged gradient; 0: none */
-    double weight;          /* of this rank's gradients in the mean; 0 means 1 */
-    size_t user_count;      /* up to 16 doubles, summed over ranks in rank order (a mean loss, say) */
+    double clip;       /* largest norm of the averaged gradient; 0: none */
+    double weight;     /* of this rank's gradients in the mean; 0 means 1 */
+    size_t user_count; /* up to 16 doubles, summed over ranks in rank order (a mean loss, say) */
     const double *user;
     const void *rank_cursor; /* up to 64 KiB of the trainer's own: data position, RNG */
     size_t rank_cursor_bytes;
@@ -189,11 +201,13 @@ struct zerod_outcome {
 
 /* Ends the try: 0 with COMMITTED or SKIPPED on every rank alike. ABORTED: void, redo it after
  * zerod_begin(). FAILED_PRECONDITION: ranks gave different numbers, or a lease leaked (void too).
- * UNAVAILABLE: outcome unknown; only zerod_detach is legal then. |step| NULL: all zero (loading). */
+ * UNAVAILABLE: outcome unknown; only zerod_detach is legal then. |step| NULL: all zero (loading).
+ */
 ZEROD_API int zerod_step(struct zerod *z, const struct zerod_step *step, struct zerod_outcome *out);
 
-/* An eval pass inside the open try, before its first train collective: gathers along the plan "eval",
- * changes nothing. */
+/* An eval pass inside the open try, before its first train collective: gathers along the plan
+ * "eval", changes nothing. Leases end with the pass. FAILED_PRECONDITION: no plan "eval", or not
+ * before. */
 ZEROD_API int zerod_begin_eval(struct zerod *z);
 ZEROD_API int zerod_end_eval(struct zerod *z);
 
