@@ -1,0 +1,281 @@
+#include "job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "report.h"
+#include "screen.h"
+
+enum {
+    RESTART_PAUSE_MS = 100, /* after an exit with a status: its daemon may be what died */
+    TRAINER_USAGE = 2,      /* exit status of a trainer that a restart cannot help */
+};
+
+const char *member_name(const struct member *m, char text[static 32]) {
+    switch (m->kind) {
+    case COORDINATOR:
+        (void)snprintf(text, 32, "the coordinator");
+        break;
+    case DAEMON:
+        (void)snprintf(text, 32, "zerod of rank %u", m->rank);
+        break;
+    case TRAINER:
+        (void)snprintf(text, 32, "trainer of rank %u", m->rank);
+        break;
+    }
+    return text;
+}
+
+void job_fail(struct job *j, const char *fmt, ...) {
+    if (j->phase == JOB_ENDING) {
+        return;
+    }
+    char text[900];
+    va_list list;
+    va_start(list, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, list);
+    va_end(list);
+    talk_silence(j->talk);
+    screen_keep_progress();
+    screen_say("%s", text);
+    j->status = 1;
+    end_job(j, ENDING_SUDDEN, 0);
+}
+
+/* ---- trainers ---- */
+
+static bool trainers_finished(const struct job *j) {
+    for (unsigned r = 0; r < j->ranks; r++) {
+        if (!j->trainers[r].finished) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void restart(struct member *m) {
+    struct job *j = m->job;
+    struct err e;
+    if ((j->phase == JOB_RUNNING || j->phase == JOB_STARTING) && start_trainer(j, m->rank, &e)) {
+        job_fail(j, "trainer of rank %u: %s", m->rank, e.text);
+    }
+}
+
+static void on_pause_over(uv_timer_t *timer) {
+    restart(timer->data);
+}
+
+/* The step that is being tried, as far as the coordinator has told. */
+static uint64_t current_step(const struct job *j) {
+    return j->progress.steps ? j->progress.last_step + 1 : j->progress.loaded ? 1 : 0;
+}
+
+static void trainer_died(struct member *m, const struct process_end *end) {
+    struct job *j = m->job;
+    char name[32], text[128];
+    int64_t now = clock_ns();
+    process_end_text(member_name(m, name), end, text, sizeof text);
+    if (!end->killed && end->code == TRAINER_USAGE) {
+        talk_first_cause(j->talk, m);
+        job_fail(j, "%s: it cannot work like this and is not started again", text);
+        return;
+    }
+    if (j->restarts >= j->o->max_restarts) {
+        job_fail(j, "%s, and the job's %" PRIu64 " restarts are used up", text, j->o->max_restarts);
+        return;
+    }
+    j->restarts++;
+    j->progress.restarts = j->restarts;
+    uint64_t step = current_step(j);
+    uint64_t attempt = j->void_attempt && j->void_step == step ? j->void_attempt + 1 : 1;
+    talk_say(j->talk,
+             "%s in step %" PRIu64 ", attempt %" PRIu64 "; starting it again (restart %" PRIu64
+             " of %" PRIu64 ")",
+             text, step, attempt, j->restarts, j->o->max_restarts);
+    recover_begin(j, m->rank, step, now);
+    if (end->killed) {
+        restart(m);
+    } else {
+        (void)uv_timer_start(&m->pause, on_pause_over, RESTART_PAUSE_MS, 0);
+    }
+}
+
+static void trainer_exited(struct member *m, const struct process_end *end) {
+    struct job *j = m->job;
+    if (end->killed || end->code) {
+        trainer_died(m, end);
+        return;
+    }
+    m->finished = true;
+    if (trainers_finished(j)) {
+        j->phase = JOB_COLLECTING;
+        recover_stop(j);
+        collect_begin(j);
+    }
+}
+
+void job_collected(struct job *j, const struct err *failure) {
+    j->collect = NULL;
+    if (failure) {
+        job_fail(j, "%s", failure->text);
+        return;
+    }
+    talk_flush(j->talk);
+    progress_finish(&j->progress);
+    talk_flush(j->talk);
+    struct err e;
+    if (report_json(j, &e)) {
+        job_fail(j, "%s", e.text);
+        return;
+    }
+    report_summary(j);
+    end_job(j, ENDING_DONE, 0);
+}
+
+/* ---- what follows from an exit ---- */
+
+static void daemon_exited(struct member *m, const struct process_end *end) {
+    char name[32], text[128];
+    talk_first_cause(m->job->talk, m);
+    job_fail(m->job, "%s: the job ends",
+             process_end_text(member_name(m, name), end, text, sizeof text));
+}
+
+static void exited_while_ending(struct member *m, const struct process_end *end) {
+    struct job *j = m->job;
+    bool failed = m->kind != TRAINER && (end->killed || end->code);
+    if (failed && j->ending == ENDING_DONE) {
+        char name[32], text[128];
+        screen_say("%s after the job was done",
+                   process_end_text(member_name(m, name), end, text, sizeof text));
+        j->status = 1;
+    }
+    end_member_gone(j);
+}
+
+void job_on_exit(void *user, const struct process_end *end) {
+    struct member *m = user;
+    struct job *j = m->job;
+    m->process = NULL;
+    j->running--;
+    for (int i = 0; i < 2; i++) {
+        talk_end(j->talk, &m->speakers[i]);
+    }
+    if (j->phase == JOB_ENDING) {
+        exited_while_ending(m, end);
+    } else if (m->kind == TRAINER) {
+        trainer_exited(m, end);
+    } else {
+        daemon_exited(m, end);
+    }
+}
+
+/* ---- signals ---- */
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct job *j = handle->data;
+    if (j->ending) { /* asked twice, or too slow for somebody */
+        j->status = 1;
+        end_kill(j);
+        return;
+    }
+    screen_keep_progress();
+    screen_say("%s: the job ends; once more to kill it", strsignal(number));
+    j->status = 1;
+    end_job(j, ENDING_SIGNAL, number);
+}
+
+/* ---- the whole ---- */
+
+static void init_member(struct job *j, struct member *m, enum member_kind kind, unsigned rank) {
+    m->job = j;
+    m->kind = kind;
+    m->rank = rank;
+    (void)uv_timer_init(&j->loop, &m->pause);
+    m->pause.data = m;
+    if (kind == COORDINATOR) {
+        folder_coordinator(&j->folder, m->address);
+    } else if (kind == DAEMON) {
+        folder_rank(&j->folder, rank, m->address);
+    }
+}
+
+static void init_loop(struct job *j) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    (void)uv_loop_init(&j->loop);
+    j->talk = talk_new(&j->loop);
+    j->progress.talk = j->talk;
+    (void)uv_timer_init(&j->loop, &j->timer);
+    (void)uv_timer_init(&j->loop, &j->watch_timer);
+    j->timer.data = j->watch_timer.data = j;
+    for (int i = 0; i < 3; i++) {
+        (void)uv_signal_init(&j->loop, &j->signals[i]);
+        j->signals[i].data = j;
+        (void)uv_signal_start(&j->signals[i], on_signal, numbers[i]);
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    init_member(j, &j->coordinator, COORDINATOR, 0);
+    for (unsigned r = 0; r < j->ranks; r++) {
+        init_member(j, &j->daemons[r], DAEMON, r);
+        init_member(j, &j->trainers[r], TRAINER, r);
+    }
+}
+
+static int prepare(struct job *j, struct err *e) {
+    int rc = start_find_programs(j, e);
+    if (!rc && j->o->json) {
+        rc = report_check_file(j->o->json, e);
+    }
+    if (!rc) {
+        rc = folder_make(&j->folder, e);
+    }
+    if (!rc && pipe2(j->holder, O_CLOEXEC)) {
+        folder_remove(&j->folder);
+        rc = err_set(e, ST_UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    }
+    return rc;
+}
+
+static void release(struct job *j) {
+    folder_remove(&j->folder);
+    close(j->holder[0]);
+    close(j->holder[1]);
+    progress_free(&j->progress);
+    results_free(&j->results, j->ranks);
+    free(j->recoveries.list);
+    free(j->daemons);
+    free(j->trainers);
+}
+
+int job_run(const struct options *o) {
+    struct job *j = mem_zeroed(1, sizeof *j);
+    struct err e;
+    j->o = o;
+    j->ranks = (unsigned)o->ranks;
+    int rc = prepare(j, &e);
+    if (rc) {
+        screen_say("%s", e.text);
+        free(j);
+        return rc == -ST_UNAVAILABLE ? 1 : 2;
+    }
+    j->started_ns = clock_ns();
+    j->daemons = mem_zeroed(j->ranks, sizeof *j->daemons);
+    j->trainers = mem_zeroed(j->ranks, sizeof *j->trainers);
+    init_loop(j);
+    begin_processes(j);
+    (void)uv_run(&j->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&j->loop);
+    release(j);
+    int status = j->status;
+    free(j);
+    return status;
+}

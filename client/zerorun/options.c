@@ -1,0 +1,195 @@
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "layout/layout.h"
+
+static struct options parsed;
+
+static struct opt table[] = {
+    OPT_UNSIGNED('n', "ranks", "N", "4", NULL, 1, LAYOUT_MAX_RANKS, &parsed.ranks,
+                 "Ranks to start, each a daemon and a trainer."),
+    OPT_TEXT('s', "strategy", "S", "zero3", &parsed.strategy,
+             "What is sharded: ddp, zero2 or zero3 (also called full_shard)."),
+    OPT_CHOICE(0, "param-dtype", "T", "fp32", "fp32|bf16", &parsed.param_dtype,
+               "Type of gathered parameters; master weights are always fp32."),
+    OPT_UNSIGNED(0, "gather-slots", "K", "2", NULL, 1, 1024, &parsed.gather_slots,
+                 "Slots for gathered parameters, each as large as the largest unit."),
+    OPT_UNSIGNED(0, "grad-slots", "K", "2", NULL, 1, 1024, &parsed.grad_slots,
+                 "Slots for gradients, each as large as the largest unit."),
+    OPT_UNSIGNED(0, "threads", "T", "1", NULL, 1, 256, &parsed.threads,
+                 "Threads of each daemon that sum and update."),
+    OPT_BYTES(0, "device-memory", "BYTES", "0", 0, UINT64_MAX, &parsed.device_memory,
+              "Most memory that a daemon may take for the model's state; 0: no limit."),
+    OPT_TEXT(0, "json", "FILE", NULL, &parsed.json, "Write the job's numbers to FILE at its end."),
+    OPT_UNSIGNED(0, "max-restarts", "M", "3", NULL, 0, 1000000, &parsed.max_restarts,
+                 "Dead trainers to start again, all ranks together, before the job fails."),
+    OPT_TEXT(
+        0, "drill", "SPEC", NULL, &parsed.drill,
+        "Kill a trainer at a chosen moment: kill-trainer:rank=R,step=S[,phase=P] with P one of "
+        "gather, compute, reduce, voted, apply."),
+    OPT_FLAG('h', "help", &parsed.help, "Print this help."),
+    OPT_FLAG('V', "version", &parsed.version, "Print the version."),
+    OPT_END,
+};
+
+void options_help(FILE *to) {
+    (void)fputs("Usage: zerorun [OPTIONS] -- TRAINER [ARGUMENTS]\n\n"
+                "Runs a training job on this machine: a coordinator, and for each rank a daemon\n"
+                "that holds the training state and a trainer that does the training. A trainer\n"
+                "that dies is started again and nothing is lost.\n\n",
+                to);
+    opt_help(table, to);
+    (void)fputs(
+        "\nTrainers find in their environment RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,\n"
+        "ZEROD_ADDRESS (their daemon's socket), and, unless set already, OPENBLAS_NUM_THREADS\n"
+        "and OMP_NUM_THREADS = cores / N. `zeroctl status` shows a running job.\n"
+        "\nExamples:\n"
+        "  zerorun -n 4 --strategy zero3 -- gpt --data text.txt --steps 200\n"
+        "  zerorun -n 2 --json run.json --drill kill-trainer:rank=1,step=5,phase=reduce -- \\\n"
+        "      gpt --data text.txt --steps 20\n"
+        "\nExit status: 0 the job is done, 1 it failed, 2 the command line is wrong.\n",
+        to);
+}
+
+static int check_strategy(const char *name, struct err *e) {
+    switch (strategy_parse(name)) {
+    case STRATEGY_DDP:
+    case STRATEGY_ZERO2:
+    case STRATEGY_ZERO3:
+        return 0;
+    case STRATEGY_NONE:
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "--strategy \"%.60s\": unknown; must be ddp, zero2 or zero3", name);
+    case STRATEGY_ZERO1:
+    case STRATEGY_HYBRID_SHARD:
+    case STRATEGY_HYBRID_ZERO2:
+        break;
+    }
+    return err_set(e, ST_UNIMPLEMENTED,
+                   "--strategy %s: this version does not have it yet; use ddp, zero2 or zero3",
+                   name);
+}
+
+/* Decimal digits only, nothing behind them. */
+static bool read_number(const char *text, uint64_t *n) {
+    if (!*text || strlen(text) > 18 || strspn(text, "0123456789") != strlen(text)) {
+        return false;
+    }
+    *n = strtoull(text, NULL, 10);
+    return true;
+}
+
+static bool is_phase(const char *text) {
+    static const char *const phases[] = {"gather", "compute", "reduce", "voted", "apply"};
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+        if (!strcmp(text, phases[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct drill_seen {
+    bool rank, step;
+};
+
+static int check_drill_word(char *word, uint64_t ranks, struct drill_seen *seen, struct err *e) {
+    uint64_t n;
+    char *value = strchr(word, '=');
+    if (!value) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--drill: \"%.60s\" is not NAME=VALUE", word);
+    }
+    *value++ = 0;
+    if (!strcmp(word, "rank")) {
+        seen->rank = true;
+        if (!read_number(value, &n) || n >= ranks) {
+            return err_set(e, ST_INVALID_ARGUMENT,
+                           "--drill: rank=%.60s: must be 0 to %llu, the job's ranks", value,
+                           (unsigned long long)ranks - 1);
+        }
+    } else if (!strcmp(word, "step")) {
+        seen->step = true;
+        if (!read_number(value, &n) || n < 1) {
+            return err_set(e, ST_INVALID_ARGUMENT,
+                           "--drill: step=%.60s: must be a number from 1 on", value);
+        }
+    } else if (!strcmp(word, "phase")) {
+        if (!is_phase(value)) {
+            return err_set(
+                e, ST_INVALID_ARGUMENT,
+                "--drill: phase=%.60s: must be one of gather, compute, reduce, voted, apply",
+                value);
+        }
+    } else {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "--drill: unknown \"%.60s\"; rank, step and phase are known", word);
+    }
+    return 0;
+}
+
+int options_check_drill(const char *spec, uint64_t ranks, struct err *e) {
+    static const char start[] = "kill-trainer:";
+    if (strncmp(spec, start, sizeof start - 1)) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "--drill \"%.60s\": must be kill-trainer:rank=R,step=S[,phase=P]", spec);
+    }
+    char copy[256];
+    if (strlen(spec) >= sizeof copy) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--drill: %zu bytes long, the limit is %zu",
+                       strlen(spec), sizeof copy - 1);
+    }
+    strcpy(copy, spec + sizeof start - 1);
+    struct drill_seen seen = {false, false};
+    char *rest = copy;
+    for (char *word; (word = strsep(&rest, ",")) != NULL;) {
+        int rc = check_drill_word(word, ranks, &seen, e);
+        if (rc) {
+            return rc;
+        }
+    }
+    if (!seen.rank || !seen.step) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--drill \"%.60s\": %s=... is missing", spec,
+                       seen.rank ? "step" : "rank");
+    }
+    return 0;
+}
+
+/* opt.h ends the options at the first word that is none; a job's trainer must come after "--", so
+ * that a mistyped option value is not taken for a program. */
+static int find_trainer(int rest, int argc, char *const *argv, struct err *e) {
+    if (rest >= argc) {
+        return err_set(e, ST_INVALID_ARGUMENT, "no trainer: zerorun [OPTIONS] -- TRAINER ...");
+    }
+    if (strcmp(argv[rest - 1], "--") != 0) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "\"%.100s\" is no option; the trainer goes after \"--\"", argv[rest]);
+    }
+    if (!*argv[rest]) {
+        return err_set(e, ST_INVALID_ARGUMENT, "the trainer's name after \"--\" is empty");
+    }
+    return 0;
+}
+
+int options_parse(struct options *o, int argc, char *const *argv, struct err *e) {
+    int rest = argc;
+    int rc = opt_parse(table, argc, argv, &rest, e);
+    if (rc) {
+        return rc;
+    }
+    *o = parsed;
+    if (o->help || o->version) {
+        return 0;
+    }
+    rc = check_strategy(o->strategy, e);
+    if (!rc && o->drill) {
+        rc = options_check_drill(o->drill, o->ranks, e);
+    }
+    if (!rc) {
+        rc = find_trainer(rest, argc, argv, e);
+    }
+    o->trainer = argv + (rest < argc ? rest : argc);
+    return rc;
+}

@@ -1,0 +1,35 @@
+/* zerorun's command line. */
+#ifndef ZD_ZERORUN_OPTIONS_H
+#define ZD_ZERORUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+struct options {
+    uint64_t ranks;
+    const char *strategy;
+    const char *param_dtype;
+    uint64_t gather_slots, grad_slots, threads;
+    uint64_t device_memory; /* bytes; 0: no limit */
+    const char *json;       /* NULL: none */
+    uint64_t max_restarts;
+    const char *drill; /* NULL: none */
+    bool help, version;
+    char *const *trainer; /* its argv, NULL-terminated; points into ours */
+};
+
+/* Fills |o| from the command line; texts point into |argv|. INVALID_ARGUMENT or OUT_OF_RANGE naming
+ * the option, its value and what it must be; UNIMPLEMENTED for a strategy of a later version. With
+ * help or version given nothing else is asked for. */
+int options_parse(struct options *o, int argc, char *const *argv, struct err *e);
+
+void options_help(FILE *to);
+
+/* kill-trainer:rank=R,step=S[,phase=gather|compute|reduce|voted|apply], R below |ranks|, S from 1.
+ * INVALID_ARGUMENT naming what is wrong. */
+int options_check_drill(const char *spec, uint64_t ranks, struct err *e);
+
+#endif

@@ -1,0 +1,112 @@
+/* zerorun's command line: what is taken, and that each refusal names what was wrong. */
+#include <string.h>
+
+#include "client/zerorun/options.h"
+#include "tests/base/suite.h"
+
+enum { WORDS = 16 };
+
+static int parse(struct options *o, struct err *e, const char *const *words) {
+    static char copies[WORDS][128];
+    static char *argv[WORDS + 1];
+    int argc = 0;
+    for (; words[argc]; argc++) {
+        strcpy(copies[argc], words[argc]);
+        argv[argc] = copies[argc];
+    }
+    argv[argc] = NULL;
+    return options_parse(o, argc, argv, e);
+}
+
+#define PARSE(...) parse(&o, &e, (const char *const[]){"zerorun", __VA_ARGS__, NULL})
+
+static void refused(int rc, const struct err *e, int code, const char *part) {
+    ck_assert_int_eq(rc, -code);
+    ck_assert_msg(strstr(e->text, part) != NULL, "\"%s\" lacks \"%s\"", e->text, part);
+}
+
+START_TEST(test_defaults) {
+    struct options o;
+    struct err e;
+    ck_assert_int_eq(PARSE("--", "gpt", "--steps", "3"), 0);
+    ck_assert_uint_eq(o.ranks, 4);
+    ck_assert_str_eq(o.strategy, "zero3");
+    ck_assert_str_eq(o.param_dtype, "fp32");
+    ck_assert_uint_eq(o.gather_slots, 2);
+    ck_assert_uint_eq(o.max_restarts, 3);
+    ck_assert_ptr_null(o.json);
+    ck_assert_str_eq(o.trainer[0], "gpt");
+    ck_assert_str_eq(o.trainer[2], "3");
+    ck_assert_ptr_null(o.trainer[3]);
+}
+END_TEST
+
+START_TEST(test_refusals) {
+    struct options o;
+    struct err e;
+    refused(PARSE("-n", "0", "--", "x"), &e, ST_OUT_OF_RANGE, "1 to 64");
+    refused(PARSE("-n", "65", "--", "x"), &e, ST_OUT_OF_RANGE, "65");
+    refused(PARSE("--strategy", "zero9", "--", "x"), &e, ST_INVALID_ARGUMENT, "zero9");
+    refused(PARSE("--strategy", "zero1", "--", "x"), &e, ST_UNIMPLEMENTED, "zero1");
+    refused(PARSE("--param-dtype", "fp8", "--", "x"), &e, ST_INVALID_ARGUMENT, "fp8");
+    refused(PARSE("x"), &e, ST_INVALID_ARGUMENT, "after \"--\"");
+    refused(PARSE("-n", "2"), &e, ST_INVALID_ARGUMENT, "no trainer");
+    refused(PARSE("-n", "2", "--"), &e, ST_INVALID_ARGUMENT, "no trainer");
+    refused(PARSE("--", ""), &e, ST_INVALID_ARGUMENT, "empty");
+}
+END_TEST
+
+START_TEST(test_help_needs_no_trainer) {
+    struct options o;
+    struct err e;
+    ck_assert_int_eq(PARSE("--help"), 0);
+    ck_assert(o.help);
+    ck_assert_int_eq(PARSE("--version"), 0);
+    ck_assert(o.version && !o.help);
+}
+END_TEST
+
+START_TEST(test_drill) {
+    struct err e;
+    ck_assert_int_eq(options_check_drill("kill-trainer:rank=3,step=1", 4, &e), 0);
+    ck_assert_int_eq(options_check_drill("kill-trainer:rank=0,step=7,phase=apply", 1, &e), 0);
+    ck_assert_int_eq(options_check_drill("kill-trainer:phase=voted,step=7,rank=0", 1, &e), 0);
+}
+END_TEST
+
+static const struct {
+    const char *spec, *part;
+} bad_drills[] = {
+    {"", "kill-trainer:"},
+    {"kill-daemon:rank=1,step=1", "kill-daemon"},
+    {"kill-trainer:", "NAME=VALUE"},
+    {"kill-trainer:rank=1", "step="},
+    {"kill-trainer:step=1", "rank="},
+    {"kill-trainer:rank=4,step=1", "0 to 3"},
+    {"kill-trainer:rank=-1,step=1", "-1"},
+    {"kill-trainer:rank=1,step=0", "from 1 on"},
+    {"kill-trainer:rank=1,step=x", "step=x"},
+    {"kill-trainer:rank=1,step=99999999999999999999", "step="},
+    {"kill-trainer:rank=1,step=1,phase=sleep", "sleep"},
+    {"kill-trainer:rank=1,step=1,colour=red", "colour"},
+    {"kill-trainer:rank=1,step=1,", "NAME=VALUE"},
+};
+
+START_TEST(test_bad_drill) {
+    struct err e;
+    int rc = options_check_drill(bad_drills[_i].spec, 4, &e);
+    refused(rc, &e, ST_INVALID_ARGUMENT, bad_drills[_i].part);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("zerorun/options");
+    TCase *t = tcase_create("options");
+    tcase_add_test(t, test_defaults);
+    tcase_add_test(t, test_refusals);
+    tcase_add_test(t, test_help_needs_no_trainer);
+    tcase_add_test(t, test_drill);
+    tcase_add_loop_test(t, test_bad_drill, 0, (int)(sizeof bad_drills / sizeof *bad_drills));
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
