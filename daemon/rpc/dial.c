@@ -92,19 +92,16 @@ int rpc_dial(uv_loop_t *loop, const char *path, rpc_dial_closed on_closed, void 
     d->on_closed = on_closed;
     d->user = user;
     d->client = grpc_client_new(on_output, &d->wire);
-    wire_init(&d->wire, loop);
     d->wire.ops = &ops;
     d->wire.end = d->client;
     d->wire.owner = d;
     d->wire.in = d->in;
-    rv = uv_pipe_open(&d->wire.pipe, fd);
+    rv = wire_start(&d->wire, loop, fd);
     if (rv) {
-        close(fd);
-    } else {
-        rv = wire_start(&d->wire);
-    }
-    if (rv) { /* reported as a loss: the handles are open and close in the loop */
-        wire_ask_shut(&d->wire, ST_UNAVAILABLE, uv_strerror(rv));
+        rv = err_set(e, ST_UNAVAILABLE, "watching %s: %s", path, uv_strerror(rv));
+        grpc_client_free(d->client);
+        free(d);
+        return rv;
     }
     *dial = d;
     return 0;

@@ -4,6 +4,7 @@
 #include "rpc/server.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,12 @@
 #include "rpc/listen.h"
 #include "rpc/wire.h"
 
-enum { CONNECTIONS_MAX = 8192, SERVER_HANDLES = 3, NS_PER_MS = 1000000 };
+enum {
+    CONNECTIONS_MAX = 8192,
+    SERVER_HANDLES = 3,
+    NS_PER_MS = 1000000,
+    PAUSE_MS = 100, /* of accepting, when descriptors run out */
+};
 
 struct link {
     struct wire wire;
@@ -27,9 +33,10 @@ struct link {
 
 struct rpc_server {
     uv_loop_t *loop;
-    uv_pipe_t listener;
+    uv_poll_t listener;
     uv_idle_t idle;   /* runs when something was asked */
-    uv_timer_t grace; /* of a drain */
+    uv_timer_t timer; /* grace of a drain; pause of the listener */
+    int fd;           /* of the listener */
     struct listen_path where;
     const struct grpc_service *services;
     size_t service_count;
@@ -98,18 +105,15 @@ static void on_output(void *user) {
     wire_note(user);
 }
 
-static struct grpc_server_options link_options(struct link *l) {
+static struct grpc_server_options link_options(struct link *l, int fd) {
     struct grpc_server_options o = {
         .services = l->server->services,
         .service_count = l->server->service_count,
         .unix_socket = true,
+        .peer = listen_peer(fd),
         .on_output = on_output,
         .user = &l->wire,
     };
-    uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)&l->wire.pipe, &fd) == 0) {
-        o.peer = listen_peer(fd);
-    }
     if (!o.peer.known || o.peer.uid != geteuid()) {
         o.refuse_code = ST_PERMISSION_DENIED;
         (void)snprintf(o.refuse_text, sizeof o.refuse_text,
@@ -119,32 +123,63 @@ static struct grpc_server_options link_options(struct link *l) {
     return o;
 }
 
-static void on_connection(uv_stream_t *listener, int status) {
-    struct rpc_server *s = listener->data;
-    if (status < 0) {
-        log_warn("accepting on %s: %s", s->where.path, uv_strerror(status));
-        return;
-    }
+static void link_new(struct rpc_server *s, int fd) {
     struct link *l = mem_zeroed(1, sizeof *l);
     l->server = s;
-    wire_init(&l->wire, s->loop);
-    int rv = uv_accept(listener, (uv_stream_t *)&l->wire.pipe);
-    struct grpc_server_options o = link_options(l);
+    struct grpc_server_options o = link_options(l, fd);
     l->conn = grpc_server_new(&o, clock_ns());
     l->wire.ops = &ops;
     l->wire.end = l->conn;
     l->wire.owner = l;
     l->wire.in = s->in;
+    int rv = wire_start(&l->wire, s->loop, fd);
+    if (rv) {
+        log_warn("watching a connection of %s: %s", s->where.path, uv_strerror(rv));
+        grpc_server_free(l->conn);
+        free(l);
+        return;
+    }
     l->next = s->links;
     if (s->links) {
         s->links->prev = l;
     }
     s->links = l;
-    if (++s->connections > CONNECTIONS_MAX) {
+    s->connections++;
+}
+
+static void on_listener(uv_poll_t *poll, int status, int events);
+
+static void on_pause_over(uv_timer_t *timer) {
+    struct rpc_server *s = timer->data;
+    if (s->listening) {
+        (void)uv_poll_start(&s->listener, UV_READABLE, on_listener);
+    }
+}
+
+/* Out of descriptors or the like: the loop would spin on a listener that cannot accept. */
+static void pause_listening(struct rpc_server *s, const char *why) {
+    log_warn("accepting on %s: %s", s->where.path, why);
+    uv_poll_stop(&s->listener);
+    if (!s->asked) {
+        (void)uv_timer_start(&s->timer, on_pause_over, PAUSE_MS, 0);
+    }
+}
+
+static void on_listener(uv_poll_t *poll, int status, int events) {
+    struct rpc_server *s = poll->data;
+    (void)events;
+    if (status < 0) {
+        pause_listening(s, uv_strerror(status));
+        return;
+    }
+    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0 && s->connections >= CONNECTIONS_MAX) {
         log_warn("%s: more than %d connections, one is refused", s->where.path, CONNECTIONS_MAX);
-        wire_shut(&l->wire, ST_RESOURCE_EXHAUSTED, "too many connections");
-    } else if (rv || wire_start(&l->wire)) {
-        wire_shut(&l->wire, ST_UNAVAILABLE, "not accepted");
+        close(fd);
+    } else if (fd >= 0) {
+        link_new(s, fd);
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        pause_listening(s, strerror(errno));
     }
 }
 
@@ -163,11 +198,17 @@ static void on_server_handle_closed(uv_handle_t *handle) {
     }
 }
 
+static void on_listener_closed(uv_handle_t *handle) {
+    struct rpc_server *s = handle->data;
+    close(s->fd);
+    on_server_handle_closed(handle);
+}
+
 static void stop_listening(struct rpc_server *s) {
     if (s->listening) {
         s->listening = false;
         listen_unlink(&s->where);
-        uv_close((uv_handle_t *)&s->listener, on_server_handle_closed);
+        uv_close((uv_handle_t *)&s->listener, on_listener_closed);
     }
 }
 
@@ -175,7 +216,7 @@ static void finish_if_empty(struct rpc_server *s) {
     if (s->asked && !s->listening && !s->links && !s->finishing) {
         s->finishing = true;
         uv_close((uv_handle_t *)&s->idle, on_server_handle_closed);
-        uv_close((uv_handle_t *)&s->grace, on_server_handle_closed);
+        uv_close((uv_handle_t *)&s->timer, on_server_handle_closed);
     }
 }
 
@@ -207,7 +248,7 @@ static void on_asked(uv_idle_t *idle) {
         cut_all(s);
     } else {
         uint64_t ms = (uint64_t)((s->grace_ns + NS_PER_MS - 1) / NS_PER_MS);
-        (void)uv_timer_start(&s->grace, on_grace, ms, 0);
+        (void)uv_timer_start(&s->timer, on_grace, ms, 0);
     }
     finish_if_empty(s);
 }
@@ -233,33 +274,29 @@ void rpc_server_close(struct rpc_server *s, void (*on_closed)(void *user), void 
 int rpc_server_listen(uv_loop_t *loop, const char *path, const struct grpc_service *services,
                       size_t service_count, struct rpc_server **server, struct err *e) {
     struct rpc_server *s = mem_zeroed(1, sizeof *s);
-    int fd;
-    int rv = listen_unix(path, SOCK_STREAM, &s->where, &fd, e);
+    int rv = listen_unix(path, SOCK_STREAM, &s->where, &s->fd, e);
     if (rv) {
+        free(s);
+        return rv;
+    }
+    rv = uv_poll_init(loop, &s->listener, s->fd);
+    if (rv) {
+        rv = err_set(e, ST_UNAVAILABLE, "socket %s: %s", path, uv_strerror(rv));
+        listen_unlink(&s->where);
+        close(s->fd);
         free(s);
         return rv;
     }
     s->loop = loop;
     s->services = services;
     s->service_count = service_count;
-    rv = uv_pipe_init(loop, &s->listener, 0);
-    rv |= uv_idle_init(loop, &s->idle);
-    rv |= uv_timer_init(loop, &s->grace);
+    rv = uv_idle_init(loop, &s->idle);
+    rv |= uv_timer_init(loop, &s->timer);
+    rv |= uv_poll_start(&s->listener, UV_READABLE, on_listener);
     assert(rv == 0); /* these only fill structures */
-    s->listener.data = s->idle.data = s->grace.data = s;
+    s->listener.data = s->idle.data = s->timer.data = s;
     s->handles = SERVER_HANDLES;
     s->listening = true;
-    rv = uv_pipe_open(&s->listener, fd);
-    if (rv == 0) {
-        rv = uv_listen((uv_stream_t *)&s->listener, SOMAXCONN, on_connection);
-    } else {
-        close(fd);
-    }
-    if (rv) {
-        rv = err_set(e, ST_UNAVAILABLE, "socket %s: listen: %s", path, uv_strerror(rv));
-        rpc_server_close(s, NULL, NULL);
-        return rv;
-    }
     *server = s;
     return 0;
 }

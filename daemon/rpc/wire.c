@@ -1,6 +1,10 @@
 #include "rpc/wire.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "proto/grpc_server.h"
@@ -11,6 +15,7 @@ enum { HANDLES = 3, NS_PER_MS = 1000000 };
 static void on_closed(uv_handle_t *handle) {
     struct wire *w = handle->data;
     if (--w->handles == 0) {
+        close(w->fd);
         w->ops->closed(w->owner, &w->reason);
     }
 }
@@ -24,7 +29,7 @@ void wire_shut(struct wire *w, enum status code, const char *text) {
         err_set(&w->reason, code, "%s", text);
     }
     w->ops->lost(w->end, &w->reason);
-    uv_close((uv_handle_t *)&w->pipe, on_closed);
+    uv_close((uv_handle_t *)&w->poll, on_closed);
     uv_close((uv_handle_t *)&w->idle, on_closed);
     uv_close((uv_handle_t *)&w->timer, on_closed);
 }
@@ -56,45 +61,31 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- output ---- */
 
-static void on_written(uv_write_t *write, int status) {
-    struct wire *w = write->data;
-    w->writing = false;
-    if (w->shut) {
-        return;
+static void on_ready(uv_poll_t *poll, int status, int events);
+
+static void watch(struct wire *w, bool blocked) {
+    if (blocked != w->blocked) {
+        w->blocked = blocked;
+        (void)uv_poll_start(&w->poll, UV_READABLE | (blocked ? UV_WRITABLE : 0), on_ready);
     }
-    if (status < 0) {
-        wire_shut(w, ST_UNAVAILABLE, uv_strerror(status));
-        return;
-    }
-    w->ops->sent(w->end, w->in_flight);
-    wire_flush(w);
 }
 
-/* Leaves |n| bytes to libuv; they stay in place, as output is not asked for meanwhile. */
-static int write_later(struct wire *w, const uint8_t *bytes, size_t n) {
-    uv_buf_t b = uv_buf_init((char *)bytes, (unsigned)n);
-    w->write.data = w;
-    w->in_flight = n;
-    int rv = uv_write(&w->write, (uv_stream_t *)&w->pipe, &b, 1, on_written);
-    w->writing = rv == 0;
-    return rv;
-}
-
+/* Writes until there is nothing left or no room. 0 or an errno. */
 static int write_all(struct wire *w) {
     const uint8_t *bytes;
     size_t n;
-    while (!w->writing && (n = w->ops->output(w->end, &bytes)) > 0) {
-        uv_buf_t b = uv_buf_init((char *)bytes, (unsigned)n);
-        int wrote = uv_try_write((uv_stream_t *)&w->pipe, &b, 1);
-        if (wrote < 0 && wrote != UV_EAGAIN) {
-            return wrote;
-        }
-        size_t done = wrote > 0 ? (size_t)wrote : 0;
-        w->ops->sent(w->end, done);
-        if (done < n) {
-            return write_later(w, bytes + done, n - done);
+    while ((n = w->ops->output(w->end, &bytes)) > 0) {
+        ssize_t wrote = send(w->fd, bytes, n, MSG_NOSIGNAL);
+        if (wrote >= 0) {
+            w->ops->sent(w->end, (size_t)wrote);
+        } else if (errno == EAGAIN) {
+            watch(w, true);
+            return 0;
+        } else if (errno != EINTR) {
+            return errno;
         }
     }
+    watch(w, false);
     return 0;
 }
 
@@ -102,10 +93,10 @@ void wire_flush(struct wire *w) {
     if (w->shut) {
         return;
     }
-    int rv = write_all(w);
-    if (rv < 0) {
-        wire_shut(w, ST_UNAVAILABLE, uv_strerror(rv));
-    } else if (!w->writing && w->ops->over(w->end)) {
+    int failed = write_all(w);
+    if (failed) {
+        wire_shut(w, ST_UNAVAILABLE, strerror(failed));
+    } else if (!w->blocked && w->ops->over(w->end)) {
         wire_shut(w, ST_UNAVAILABLE, "the peer said goodbye");
     } else {
         arm(w, clock_ns());
@@ -139,45 +130,45 @@ void wire_ask_shut(struct wire *w, enum status code, const char *text) {
 
 /* ---- input ---- */
 
-static void on_alloc(uv_handle_t *handle, size_t hint, uv_buf_t *b) {
-    (void)hint;
-    struct wire *w = handle->data;
-    *b = uv_buf_init((char *)w->in, WIRE_READ_CHUNK);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
-    struct wire *w = stream->data;
+/* One chunk a turn, so that no connection keeps the others waiting. */
+static void read_some(struct wire *w) {
     struct err e;
-    if (n == 0) {
-        return;
-    }
-    if (n < 0) {
-        wire_shut(w, ST_UNAVAILABLE, n == UV_EOF ? "the peer hung up" : uv_strerror((int)n));
-        return;
-    }
-    int rv = w->ops->receive(w->end, (const uint8_t *)b->base, (size_t)n, clock_ns(), &e);
-    if (rv) {
-        (void)write_all(w); /* the GOAWAY that says why */
-        wire_shut(w, (enum status)e.code, e.text);
-    } else {
-        wire_flush(w);
+    ssize_t n = recv(w->fd, w->in, WIRE_READ_CHUNK, 0);
+    if (n > 0) {
+        if (w->ops->receive(w->end, w->in, (size_t)n, clock_ns(), &e)) {
+            (void)write_all(w); /* the GOAWAY that says why */
+            wire_shut(w, (enum status)e.code, e.text);
+        }
+    } else if (n == 0) {
+        wire_shut(w, ST_UNAVAILABLE, "the peer hung up");
+    } else if (errno != EAGAIN && errno != EINTR) {
+        wire_shut(w, ST_UNAVAILABLE, strerror(errno));
     }
 }
 
-void wire_init(struct wire *w, uv_loop_t *loop) {
-    int rv = uv_pipe_init(loop, &w->pipe, 0);
-    rv |= uv_idle_init(loop, &w->idle);
+static void on_ready(uv_poll_t *poll, int status, int events) {
+    struct wire *w = poll->data;
+    if (status < 0 || (events & UV_READABLE)) { /* an error comes out of recv */
+        read_some(w);
+    }
+    wire_flush(w);
+}
+
+int wire_start(struct wire *w, uv_loop_t *loop, int fd) {
+    int rv = uv_poll_init(loop, &w->poll, fd);
+    if (rv) {
+        close(fd);
+        return rv;
+    }
+    rv = uv_idle_init(loop, &w->idle);
     rv |= uv_timer_init(loop, &w->timer);
     assert(rv == 0); /* these only fill structures */
-    w->pipe.data = w->idle.data = w->timer.data = w;
+    w->poll.data = w->idle.data = w->timer.data = w;
+    w->fd = fd;
     w->handles = HANDLES;
     w->armed = GRPC_NEVER;
-}
-
-int wire_start(struct wire *w) {
-    int rv = uv_read_start((uv_stream_t *)&w->pipe, on_alloc, on_read);
-    if (rv == 0) {
-        wire_flush(w);
-    }
-    return rv;
+    rv = uv_poll_start(&w->poll, UV_READABLE, on_ready);
+    assert(rv == 0); /* only changes the loop's tables */
+    wire_note(w);
+    return 0;
 }

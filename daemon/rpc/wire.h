@@ -1,8 +1,10 @@
 /* One connected socket on a loop, moving the bytes of one end of a connection that has no I/O of
  * its own (server or client). Internal to rpc/.
  *
- * Output is tried at once: after bytes came in, after a deadline, and once in the next turn of the
- * loop for what handlers queued on other connections (an idle handle that runs only then). */
+ * recv and send on a descriptor that uv_poll watches, not a uv_pipe_t: libuv 1.44 writes without
+ * MSG_NOSIGNAL, and a daemon's signals are not ours to change. Output is tried at once: after bytes
+ * came in, after a deadline, and once in the next turn of the loop for what handlers queued on
+ * other connections (an idle handle that runs only then). */
 #ifndef ZD_RPC_WIRE_H
 #define ZD_RPC_WIRE_H
 
@@ -29,24 +31,23 @@ struct wire_ops {
 };
 
 struct wire {
-    uv_pipe_t pipe;
+    uv_poll_t poll;
     uv_idle_t idle;
     uv_timer_t timer;
-    uv_write_t write;
+    int fd; /* owned */
     const struct wire_ops *ops;
     void *end, *owner;
-    uint8_t *in;      /* WIRE_READ_CHUNK bytes, may be shared by the wires of a loop; borrowed */
-    size_t in_flight; /* bytes that |write| carries */
-    int64_t armed;    /* when |timer| fires, ns; GRPC_NEVER: not */
-    int handles;      /* not closed yet */
+    uint8_t *in;   /* WIRE_READ_CHUNK bytes, may be shared by the wires of a loop; borrowed */
+    int64_t armed; /* when |timer| fires, ns; GRPC_NEVER: not */
+    int handles;   /* not closed yet */
     struct err reason;
-    bool writing, shut, shut_asked;
+    bool blocked; /* the socket is full: waiting for room */
+    bool shut, shut_asked;
 };
 
-/* |w->pipe| is initialised; then connect it (uv_accept, uv_pipe_open), set ops, end, owner and in,
- * and start. */
-void wire_init(struct wire *w, uv_loop_t *loop);
-int wire_start(struct wire *w);
+/* Takes the connected, non-blocking |fd| (also on failure); the fields from |ops| to |in| are set.
+ * 0 or libuv's error: nothing is open then, closed() will not come. */
+int wire_start(struct wire *w, uv_loop_t *loop, int fd);
 /* The end has output or an earlier deadline: to be called from on_output. */
 void wire_note(struct wire *w);
 void wire_flush(struct wire *w); /* not from a handler */

@@ -1,0 +1,427 @@
+/* The server over a real socket: with the poll(2) channel, and with peers that are no clients. */
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "proto/framing.h"
+#include "proto/grpc_channel.h"
+#include "proto/unix_address.h"
+#include "tests/proto/raw.h"
+#include "tests/rpc/host.h"
+
+#define MS INT64_C(1000000)
+#define SECOND INT64_C(1000000000)
+
+static struct host h;
+
+static void setup(void) {
+    h.grace_ns = 0;
+    host_start(&h);
+}
+static void teardown(void) {
+    host_stop(&h);
+}
+
+static struct grpc_channel *dial(void) {
+    struct grpc_channel *ch = NULL;
+    struct err e;
+    ck_assert_int_eq(grpc_channel_connect(h.path, SECOND, &ch, &e), 0);
+    return ch;
+}
+
+static int echo(struct grpc_channel *ch, const char *method, size_t len, int64_t timeout,
+                struct err *e) {
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    ProtobufCMessage *reply = NULL;
+    t.token.len = len;
+    t.token.data = calloc(len + 1, 1);
+    int rv =
+        grpc_channel_unary(ch, method, &t.base, &zerod__v1__ticket__descriptor, timeout, &reply, e);
+    free(t.token.data);
+    if (rv == 0) {
+        ck_assert_uint_eq(((Zerod__V1__Ticket *)reply)->token.len, len);
+        protobuf_c_message_free_unpacked(reply, NULL);
+    }
+    return rv;
+}
+
+static void serves(void) {
+    struct err e;
+    struct grpc_channel *ch = dial();
+    ck_assert_int_eq(echo(ch, ECHO_UNARY, 10, SECOND, &e), 0);
+    grpc_channel_close(ch);
+}
+
+START_TEST(unary) {
+    struct err e;
+    struct grpc_channel *ch = dial();
+    static const size_t sizes[] = {0, 64, 4096, 3 << 20};
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(echo(ch, ECHO_UNARY, sizes[i], 5 * SECOND, &e), 0);
+    }
+    ck_assert_int_eq(echo(ch, "/test.Echo/Nothing", 1, SECOND, &e), -ST_UNIMPLEMENTED);
+    ck_assert_int_eq(echo(ch, ECHO_UNARY, GRPC_MESSAGE_MAX, SECOND, &e), -ST_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(echo(ch, ECHO_UNARY, 1, SECOND, &e), 0);
+    grpc_channel_close(ch);
+}
+END_TEST
+
+START_TEST(deadline) {
+    struct err e;
+    struct grpc_channel *ch = dial();
+    int64_t start = clock_ns();
+    ck_assert_int_eq(echo(ch, ECHO_HOLD, 1, 50 * MS, &e), -ST_DEADLINE_EXCEEDED);
+    ck_assert_int_ge(clock_ns() - start, 50 * MS);
+    ck_assert_int_lt(clock_ns() - start, 2 * SECOND);
+    ck_assert_int_eq(echo(ch, ECHO_UNARY, 1, SECOND, &e), 0);
+    grpc_channel_close(ch);
+}
+END_TEST
+
+struct heard {
+    unsigned messages, done;
+    int code;
+};
+
+static void on_message(struct grpc_stream *s, const uint8_t *bytes, size_t len) {
+    (void)bytes;
+    (void)len;
+    ((struct heard *)grpc_stream_data(s))->messages++;
+}
+
+static void on_done(struct grpc_stream *s, int code, const char *text) {
+    struct heard *x = grpc_stream_data(s);
+    (void)text;
+    x->done++;
+    x->code = code;
+}
+
+static const struct grpc_stream_handlers handlers = {.on_message = on_message, .on_done = on_done};
+
+START_TEST(bidi) {
+    struct grpc_channel *ch = dial();
+    struct heard x = {0};
+    struct grpc_stream *s = grpc_client_start(grpc_channel_client(ch), ECHO_BIDI, &handlers, &x,
+                                              GRPC_NEVER, clock_ns());
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    t.socket_path = (char *)"abcdefgh";
+    for (unsigned i = 0; i < 10000; i++) {
+        ck_assert_int_eq(grpc_client_send(s, &t.base), 0);
+        while (i > x.messages + 100) {
+            ck_assert_int_ge(grpc_channel_pump(ch, SECOND, NULL), 0);
+        }
+    }
+    grpc_client_half_close(s);
+    while (!x.done) {
+        ck_assert_int_eq(grpc_channel_pump(ch, 10 * SECOND, NULL), 1);
+    }
+    ck_assert_uint_eq(x.messages, 10000);
+    ck_assert_int_eq(x.code, ST_OK);
+    grpc_channel_close(ch);
+}
+END_TEST
+
+START_TEST(pump_times_out) {
+    struct grpc_channel *ch = dial();
+    int64_t start = clock_ns();
+    ck_assert_int_eq(grpc_channel_pump(ch, 30 * MS, NULL), 0);
+    ck_assert_int_ge(clock_ns() - start, 30 * MS);
+    ck_assert_int_eq(grpc_channel_pump(ch, 0, NULL), 0);
+    grpc_channel_close(ch);
+}
+END_TEST
+
+static void look(struct host *host, void *arg) {
+    *(struct echo *)arg = host->echo;
+}
+
+static struct echo looked(void) {
+    struct echo e;
+    host_do(&h, look, &e);
+    return e;
+}
+
+START_TEST(client_vanishes) {
+    struct heard x = {0};
+    struct grpc_channel *ch = dial();
+    grpc_client_start(grpc_channel_client(ch), ECHO_BIDI, &handlers, &x, GRPC_NEVER, clock_ns());
+    ck_assert_int_eq(grpc_channel_flush(ch, NULL), 0);
+    int64_t until = clock_ns() + 5 * SECOND;
+    while (looked().opened == 0 && clock_ns() < until) {
+    }
+    grpc_channel_forget(ch); /* closed without a word */
+    ck_assert_uint_eq(x.done, 0);
+    while (looked().done == 0 && clock_ns() < until) {
+    }
+    struct echo e = looked();
+    ck_assert_uint_eq(e.done, 1);
+    ck_assert_int_eq(e.last_status, ST_CANCELLED);
+    serves();
+}
+END_TEST
+
+START_TEST(server_vanishes) {
+    struct heard x = {0};
+    struct grpc_channel *ch = dial();
+    struct err e;
+    grpc_client_start(grpc_channel_client(ch), ECHO_BIDI, &handlers, &x, GRPC_NEVER, clock_ns());
+    ck_assert_int_eq(grpc_channel_flush(ch, NULL), 0);
+    host_stop(&h);
+    while (!x.done) {
+        ck_assert_int_eq(grpc_channel_pump(ch, 5 * SECOND, NULL), 1);
+    }
+    ck_assert_int_eq(x.code, ST_UNAVAILABLE);
+    ck_assert_int_eq(grpc_channel_pump(ch, 0, &e), -ST_UNAVAILABLE);
+    ck_assert_int_eq(echo(ch, ECHO_UNARY, 1, SECOND, &e), -ST_UNAVAILABLE);
+    grpc_channel_close(ch);
+    ch = NULL;
+    ck_assert_int_eq(grpc_channel_connect(h.path, 20 * MS, &ch, &e), -ST_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(e.text, h.path));
+    host_start(&h);
+}
+END_TEST
+
+/* A held call keeps a draining server; it ends well within the grace time. */
+static void answer_held(struct host *host, void *arg) {
+    (void)arg;
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    grpc_call_reply(host->echo.held, &t.base);
+}
+
+static void drain(struct host *host, void *arg) {
+    (void)arg;
+    rpc_server_drain(host->server, 5 * SECOND, NULL, NULL);
+}
+
+START_TEST(drain_lets_calls_end) {
+    struct heard x = {0};
+    struct err e;
+    struct grpc_channel *ch = dial(), *other = NULL;
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    struct grpc_stream *s = grpc_client_start(grpc_channel_client(ch), ECHO_HOLD, &handlers, &x,
+                                              GRPC_NEVER, clock_ns());
+    grpc_client_send(s, &t.base);
+    grpc_client_half_close(s);
+    (void)grpc_channel_flush(ch, NULL);
+    while (looked().messages == 0) {
+    }
+    host_do(&h, drain, NULL);
+    while (grpc_client_usable(grpc_channel_client(ch))) { /* until GOAWAY is here */
+        ck_assert_int_eq(grpc_channel_pump(ch, 20 * MS, NULL), 0);
+    }
+    ck_assert_int_eq(grpc_channel_connect(h.path, 0, &other, &e), -ST_UNAVAILABLE);
+    ck_assert_int_eq(echo(ch, ECHO_UNARY, 1, SECOND, &e), -ST_UNAVAILABLE);
+    host_do(&h, answer_held, NULL);
+    while (!x.done) {
+        ck_assert_int_eq(grpc_channel_pump(ch, SECOND, NULL), 1);
+    }
+    ck_assert_int_eq(x.code, ST_OK);
+    grpc_channel_close(ch);
+    /* the server is gone by now or in a moment; host_stop must not touch it */
+    h.server = NULL;
+}
+END_TEST
+
+START_TEST(private_socket) {
+    struct stat st;
+    ck_assert_int_eq(lstat(h.path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0600);
+    ck_assert_int_eq(lstat(h.fd_path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0600);
+}
+END_TEST
+
+START_TEST(paths) {
+    uv_loop_t loop;
+    struct rpc_server *s = NULL;
+    struct err e;
+    char path[160];
+    uv_loop_init(&loop);
+    memset(path, 'a', sizeof path);
+    memcpy(path, "/tmp/", 5);
+    path[120] = 0;
+    ck_assert_int_eq(rpc_server_listen(&loop, path, NULL, 0, &s, &e), -ST_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(e.text, "120 bytes"));
+    ck_assert_ptr_nonnull(strstr(e.text, "107"));
+    ck_assert_ptr_nonnull(strstr(e.text, path));
+    /* a live socket is not taken away */
+    ck_assert_int_eq(rpc_server_listen(&loop, h.path, NULL, 0, &s, &e), -ST_ALREADY_EXISTS);
+    ck_assert_int_eq(rpc_server_listen(&loop, h.folder, NULL, 0, &s, &e), -ST_ALREADY_EXISTS);
+    ck_assert_int_eq(rpc_server_listen(&loop, "/nowhere/x", NULL, 0, &s, &e), -ST_UNAVAILABLE);
+    /* a dead one is replaced */
+    struct sockaddr_un a;
+    (void)snprintf(path, sizeof path, "%s/stale", h.folder);
+    ck_assert_int_eq(unix_address(path, &a, NULL), 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    close(fd);
+    ck_assert_int_eq(rpc_server_listen(&loop, path, NULL, 0, &s, &e), 0);
+    ck_assert_str_eq(rpc_server_path(s), path);
+    rpc_server_close(s, NULL, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    serves();
+}
+END_TEST
+
+/* Needs root to become somebody else. */
+START_TEST(another_user) {
+    if (geteuid() != 0) {
+        return;
+    }
+    ck_assert_int_eq(chmod(h.folder, 0755), 0);
+    ck_assert_int_eq(chmod(h.path, 0666), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct err e;
+        struct grpc_channel *ch = NULL;
+        Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+        ProtobufCMessage *reply;
+        if (seteuid(65534) || grpc_channel_connect(h.path, 0, &ch, &e)) {
+            _exit(1);
+        }
+        int rv = grpc_channel_unary(ch, ECHO_UNARY, &t.base, &zerod__v1__ticket__descriptor, SECOND,
+                                    &reply, &e);
+        bool named = strstr(e.text, "user 65534") && strstr(e.text, "user 0");
+        _exit(rv == -ST_PERMISSION_DENIED && named ? 0 : 2);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+static int raw_connect(void) {
+    struct sockaddr_un a;
+    ck_assert_int_eq(unix_address(h.path, &a, NULL), 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+static void raw_send(int fd, const void *bytes, size_t n) {
+    (void)!send(fd, bytes, n, MSG_NOSIGNAL);
+}
+
+static bool hangs_up(int fd) {
+    char sink[4096];
+    struct pollfd f = {.fd = fd, .events = POLLIN};
+    while (poll(&f, 1, 3000) > 0) {
+        if (recv(fd, sink, sizeof sink, 0) <= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+START_TEST(garbage) {
+    unsigned seed = (unsigned)clock_ns();
+    (void)printf("seed %u\n", seed);
+    srand(seed);
+    for (int i = 0; i < 200; i++) {
+        struct buf b = {0};
+        if (i % 2) { /* half of them begin well */
+            raw_preface(&b);
+        }
+        uint8_t noise[300];
+        for (size_t k = 0; k < sizeof noise; k++) {
+            noise[k] = (uint8_t)rand();
+        }
+        buf_append(&b, noise, (size_t)(rand() % 300) + 1);
+        int fd = raw_connect();
+        raw_send(fd, buf_bytes(&b), buf_unread(&b));
+        buf_free(&b);
+        close(fd);
+    }
+    int fd = raw_connect();
+    raw_send(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    ck_assert(hangs_up(fd));
+    close(fd);
+    serves();
+}
+END_TEST
+
+/* Frames cut anywhere, then silence or the end: the server goes on for others. */
+START_TEST(half_sent_frames) {
+    struct buf b = {0}, fields = {0};
+    const uint8_t message[] = {0, 0, 0, 0, 2, 0x0a, 0};
+    raw_preface(&b);
+    raw_request(&fields, ECHO_UNARY, "localhost");
+    raw_frame(&b, RAW_HEADERS, RAW_END_HEADERS, 1, buf_bytes(&fields), buf_unread(&fields));
+    raw_frame(&b, RAW_DATA, RAW_END_STREAM, 1, message, sizeof message);
+    size_t n = buf_unread(&b);
+    int open[16], opened = 0;
+    for (size_t cut = 1; cut < n; cut++) {
+        int fd = raw_connect();
+        raw_send(fd, buf_bytes(&b), cut);
+        if (cut % 16 == 0 && opened < 16) {
+            open[opened++] = fd; /* stays, half-sent */
+        } else {
+            close(fd);
+        }
+    }
+    serves();
+    while (opened) {
+        close(open[--opened]);
+    }
+    buf_free(&fields);
+    buf_free(&b);
+}
+END_TEST
+
+static void stop_from_handler(struct host *host, void *arg) {
+    (void)arg;
+    rpc_server_close(host->server, NULL, NULL);
+    host->server = NULL;
+}
+
+START_TEST(close_with_open_calls) {
+    struct heard x = {0};
+    struct grpc_channel *ch = dial();
+    grpc_client_start(grpc_channel_client(ch), ECHO_BIDI, &handlers, &x, GRPC_NEVER, clock_ns());
+    (void)grpc_channel_flush(ch, NULL);
+    while (looked().opened == 0) {
+    }
+    host_do(&h, stop_from_handler, NULL);
+    while (!x.done) {
+        ck_assert_int_eq(grpc_channel_pump(ch, SECOND, NULL), 1);
+    }
+    ck_assert_int_eq(x.code, ST_UNAVAILABLE);
+    ck_assert_uint_eq(looked().done, 1);
+    grpc_channel_close(ch);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("server");
+    TCase *t = tcase_create("server");
+    tcase_set_timeout(t, 30);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, unary);
+    tcase_add_test(t, deadline);
+    tcase_add_test(t, bidi);
+    tcase_add_test(t, pump_times_out);
+    tcase_add_test(t, client_vanishes);
+    tcase_add_test(t, server_vanishes);
+    tcase_add_test(t, drain_lets_calls_end);
+    tcase_add_test(t, private_socket);
+    tcase_add_test(t, paths);
+    tcase_add_test(t, another_user);
+    tcase_add_test(t, garbage);
+    tcase_add_test(t, half_sent_frames);
+    tcase_add_test(t, close_with_open_calls);
+    suite_add_tcase(suite, t);
+    SRunner *r = srunner_create(suite);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
