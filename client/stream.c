@@ -12,6 +12,8 @@
 #include "proto/grpc_server.h"
 #include "proto/unpack.h"
 
+enum { DRAIN_TURNS = 1024 }; /* a daemon that never stops talking holds no call up */
+
 /* ---- state ---- */
 
 void state_void(struct zerod *z, int code, const char *text) {
@@ -241,7 +243,7 @@ static int pump(struct zerod *z, int64_t timeout_ns) {
 }
 
 void stream_drain(struct zerod *z) {
-    while (z->state != STATE_DEAD && pump(z, 0) > 0) {
+    for (int turn = 0; turn < DRAIN_TURNS && z->state != STATE_DEAD && pump(z, 0) > 0; turn++) {
     }
 }
 
