@@ -43,30 +43,29 @@ static int check_scalars(const struct vote *votes, size_t ranks, struct err *e) 
     return 0;
 }
 
-/* Lists of the units' checksums come with votes, not with records: those name only the rank. */
+/* The unit is named where the lists are known: they come with votes, but not with records. What is
+ * decided must not depend on them, or a successor would compute another outcome. */
+static int initial_values_differ(const struct vote *a, const struct vote *b, size_t rank,
+                                 struct err *e) {
+    for (size_t u = 0; u < a->checksum_count && u < b->checksum_count; u++) {
+        if (a->checksums[u] != b->checksums[u]) {
+            return err_set(e, ST_FAILED_PRECONDITION,
+                           "the initial values of unit %zu differ between rank 0 and rank %zu", u,
+                           rank);
+        }
+    }
+    return err_set(e, ST_FAILED_PRECONDITION,
+                   "the initial values differ between rank 0 and rank %zu", rank);
+}
+
 static int check_initial_values(const struct vote *votes, size_t ranks, struct err *e) {
-    const struct vote *a = &votes[0];
     for (size_t r = 0; r < ranks; r++) {
-        const struct vote *b = &votes[r];
-        if (b->non_finite) {
+        if (votes[r].non_finite) {
             return err_set(e, ST_FAILED_PRECONDITION,
                            "the initial values of rank %zu are not all finite", r);
         }
-        const bool listed = a->checksum_count && b->checksum_count;
-        if (listed && a->checksum_count != b->checksum_count) {
-            return differs(e, b, r, "a number of loaded units", (double)b->checksum_count,
-                           (double)a->checksum_count);
-        }
-        for (size_t u = 0; listed && u < a->checksum_count; u++) {
-            if (a->checksums[u] != b->checksums[u]) {
-                return err_set(e, ST_FAILED_PRECONDITION,
-                               "the initial values of unit %zu differ between rank 0 and rank %zu",
-                               u, r);
-            }
-        }
-        if (!listed && a->checksum != b->checksum) {
-            return err_set(e, ST_FAILED_PRECONDITION,
-                           "the initial values differ between rank 0 and rank %zu", r);
+        if (votes[r].checksum != votes[0].checksum) {
+            return initial_values_differ(&votes[0], &votes[r], r, e);
         }
     }
     return 0;

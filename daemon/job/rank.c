@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "job/faults.h"
 
 struct job_rank *job_rank_new(unsigned rank, struct records *records,
@@ -85,7 +86,7 @@ static struct vote vote_yes(const struct job_rank *j) {
     v.checksum_count = buf_unread(&j->checksums) / sizeof *v.checksums;
     v.checksum = 0;
     for (size_t u = 0; u < v.checksum_count; u++) {
-        v.checksum += v.checksums[u];
+        v.checksum += mix64(mix64(u) ^ v.checksums[u]);
     }
     return v;
 }

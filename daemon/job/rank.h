@@ -24,8 +24,9 @@ struct job_rank_ops {
     /* to the coordinator */
     void (*grant)(void *ctx, uint64_t generation, const uint8_t uuid[JOB_UUID],
                   const struct job_report *report);
-    /* Whoever asked or spoke with a lower number, or for one that another has, must hear that
-     * |generation| was granted to |uuid|. If that is itself, its message was merely late. */
+    /* Every coordinator that this daemon has a stream with, except |uuid|, must hear that
+     * |generation| was granted to |uuid|: one of them asked or spoke though another has the number
+     * or a higher one, or had it until now. */
     void (*refuse)(void *ctx, uint64_t generation, const uint8_t uuid[JOB_UUID]);
     void (*vote)(void *ctx, const struct vote *v);
     /* to the engine. open: a try begins, gathers may run ahead. cancel: operations of |fence| that

@@ -60,12 +60,16 @@ void job_rank_on_ask(struct job_rank *j, uint64_t generation, const uint8_t uuid
         refuse(j);
         return;
     }
+    const bool taken = j->granted && memcmp(uuid, j->granted_to, JOB_UUID) != 0;
     records_write_grant(j->records, generation, uuid);
     j->granted = j->granted_here = generation;
     memcpy(j->granted_to, uuid, JOB_UUID);
     const struct job_report r = report(j);
     leave_try(j, generation);
     j->ops->grant(j->ctx, generation, uuid, &r);
+    if (taken) {
+        refuse(j); /* else the one before, with nothing to say, would wait for votes for ever */
+    }
 }
 
 /* ---- BEGIN

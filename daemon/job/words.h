@@ -17,9 +17,9 @@
 
 enum {
     JOB_MAX_RANKS = 1024,
-    JOB_USER = 16,      /* user doubles in a step */
-    JOB_CURSOR = 65536, /* bytes of one cursor */
-    JOB_REASON = 256,
+    JOB_USER = 16,              /* user doubles in a step */
+    JOB_CURSOR = 65536,         /* bytes of one cursor */
+    JOB_REASON = ERR_TEXT + 32, /* a text and the rank that it is about */
     JOB_UUID = 16,
 };
 
@@ -40,7 +40,7 @@ struct vote {
     double weight; /* of this rank in the mean; > 0 */
     uint32_t user_count;
     double user[JOB_USER];
-    uint64_t checksum;     /* step 0: sum of |checksums|; otherwise 0 */
+    uint64_t checksum;     /* step 0: of |checksums| and their places; otherwise 0. This decides */
     size_t checksum_count; /* step 0: one a unit, to name the unit that differs; 0 in a record */
     const uint64_t *checksums; /* borrowed for the call */
     size_t rank_cursor_bytes, shared_cursor_bytes;

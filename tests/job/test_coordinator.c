@@ -190,6 +190,8 @@ START_TEST(initial_values_that_differ_abort) {
     a.checksums = here;
     b.checksums = there;
     a.checksum_count = b.checksum_count = 2;
+    a.checksum = 3;
+    b.checksum = 4;
     vote(1, b, 0);
     vote(0, a, 0);
     ck_assert_msg(strstr(said, "unit 1 differ between rank 0 and rank 1"), "%s", said);
