@@ -137,7 +137,7 @@ START_TEST(refuses_shapes_that_do_not_fit) {
     s.batch = 1 << 20;
     s.seq = 1 << 20;
     ck_assert_int_eq(gpt_init(&g, &s, rows_select("plain"), &e), -ST_INVALID_ARGUMENT);
-    s = (struct gpt_shape){1024, 2, 1 << 20, 1 << 12, 1 << 12, 11};
+    s = (struct gpt_shape){1, 1 << 20, 1 << 20, 1 << 24, 1, 11}; /* more than a size_t counts */
     ck_assert_int_eq(gpt_init(&g, &s, rows_select("plain"), &e), -ST_RESOURCE_EXHAUSTED);
 }
 END_TEST

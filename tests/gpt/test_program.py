@@ -2,7 +2,7 @@
 """gpt-standalone as a user sees it: same bits from run to run and from every instruction set, JSON, messages and
 exit statuses, and nothing of zerod's wire linked into it.
 
-    test_program.py build/bin/gpt-standalone
+    test_program.py build/bin/gpt-standalone build/bin/gpt_on_fake_zerod
 """
 import json
 import os
@@ -11,7 +11,9 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
+PROGRAM, FAKE = sys.argv.pop(1), sys.argv.pop(1)
 SMALL = ["--layers", "2", "--heads", "2", "--channels", "32", "--seq", "16", "--batch", "2", "--steps", "6"]
 
 
@@ -36,8 +38,8 @@ class Program(unittest.TestCase):
     def path(cls, name):
         return os.path.join(cls.folder.name, name)
 
-    def run_gpt(self, *words, status=0, **environment):
-        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60,
+    def run_gpt(self, *words, status=0, program=PROGRAM, **environment):
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60,
                               env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment})
         self.assertEqual(done.returncode, status, done.stderr)
         return done
@@ -86,6 +88,22 @@ class Program(unittest.TestCase):
         self.assertTrue(text.startswith("In the "))
         self.assertEqual(text, self.run_gpt(*words).stdout)
         self.assertNotEqual(text, self.run_gpt(*words, "--seed", "3").stdout)
+
+    def test_libzerod_is_used_as_declared(self):
+        """fake_zerod.c compares every call with the registered plans, and passes it to the stand-alone store."""
+        words = ["--data", self.data, *SMALL, "--quiet", "--micro-batches", "2", "--seed", "9"]
+        want, got, report = self.path("want.safetensors"), self.path("got.safetensors"), self.path("fake.json")
+        for dtype in "fp32", "bf16":
+            alone = self.train(*words, "--dtype", dtype, "--dump", want)
+            for void in "", "0", "1", "37", "40":
+                done = self.run_gpt(*words, "--dtype", dtype, "--dump", got, "--json", report, program=FAKE,
+                                    GPT_FAKE_VOID=void or "-1")
+                self.assertEqual(read(got), read(want), (dtype, void))
+                result = json.loads(read(report))
+                self.assertEqual(result["losses"], alone["losses"])
+                self.assertIsNone(result["param_hash"])
+                self.assertEqual(done.stderr.count("is void, redoing it: fake void"), 1 if void else 0)
+        self.assertEqual(self.run_gpt(*words, program=FAKE).stdout, "")
 
     def test_failures_say_why(self):
         broken = self.path("broken.safetensors")

@@ -6,7 +6,7 @@
 #include "base/opt.h"
 
 enum { MAX_SIZE = 1 << 16, MAX_SAMPLE = 1 << 20, MAX_SLEEP = 60000 };
-#define MAX_STEPS UINT64_C(1000000000)
+#define MAX_STEPS UINT64_C(10000000) /* a report keeps two numbers a step */
 
 static struct options o;
 static struct opt table[] = {
@@ -33,8 +33,9 @@ static struct opt table[] = {
              "AdamW's decay of the mean square."),
     OPT_UNSIGNED(0, "seed", "N", "1", NULL, 0, UINT64_MAX, &o.seed,
                  "Of initial values, batches and the sample."),
-    OPT_CHOICE(0, "dtype", "T", "fp32", "fp32|bf16", &o.dtype_text,
-               "Of the parameters that a unit is computed with; masters are fp32."),
+    OPT_CHOICE(0, "dtype", "T", NULL, "fp32|bf16", &o.dtype_text,
+               "Of the parameters that a unit is computed with, masters are fp32; default: what "
+               "the daemon was started with, alone fp32."),
     OPT_TEXT(0, "data", "FILE", NULL, &o.data, "The text to train on, any bytes."),
     OPT_TEXT(0, "json", "FILE", NULL, &o.json, "Write steps, losses and norms to this file."),
     OPT_TEXT(0, "init", "FILE", NULL, &o.init,
@@ -65,7 +66,7 @@ static int check(int argc, char *const *argv, int rest, struct err *e) {
     if (!o.data && o.steps > 0) {
         return err_set(e, ST_INVALID_ARGUMENT, "--data FILE is needed: the text to train on");
     }
-    o.dtype = dtype_parse(o.dtype_text);
+    o.dtype = o.dtype_text ? dtype_parse(o.dtype_text) : DTYPE_NONE;
     o.shape = (struct gpt_shape){o.layers, o.heads, o.channels, o.seq, o.batch, GPT_VOCABULARY};
     return 0;
 }
@@ -81,11 +82,13 @@ int options_parse(struct options *to, int argc, char *const *argv, struct err *e
     return rc;
 }
 
-void options_help(FILE *to, const char *program) {
+void options_help(FILE *to, const char *program, bool shared) {
+    if (shared) {
+        fprintf(to, "Usage: zerorun [OPTIONS] -- %s --data FILE [OPTIONS]\n", program);
+    }
     fprintf(to,
-            "Usage: zerorun [OPTIONS] -- %s --data FILE [OPTIONS]\n"
-            "       %s --standalone --data FILE [OPTIONS]\n\n"
+            "%s %s%s --data FILE [OPTIONS]\n\n"
             "Trains a GPT on the bytes of a text. Exit status: 0 done, 1 failed, 2 usage.\n\n",
-            program, program);
+            shared ? "      " : "Usage:", program, shared ? " --standalone" : "");
     opt_help(table, to);
 }

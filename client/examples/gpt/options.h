@@ -17,7 +17,7 @@ struct options {
     const char *dtype_text, *data, *json, *init, *dump, *prompt;
     bool standalone, quiet, verbose, help;
 
-    enum dtype dtype;       /* of gathered parameters */
+    enum dtype dtype;       /* of gathered parameters; NONE: the store's choice */
     struct gpt_shape shape; /* from the numbers above */
 };
 
@@ -25,6 +25,7 @@ struct options {
  * nothing is checked. */
 int options_parse(struct options *o, int argc, char *const *argv, struct err *e);
 
-void options_help(FILE *to, const char *program);
+/* |shared|: the program can also use zerod. */
+void options_help(FILE *to, const char *program, bool shared);
 
 #endif

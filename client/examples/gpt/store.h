@@ -19,7 +19,7 @@
 
 struct store_config {
     struct gpt_shape shape;
-    enum dtype dtype; /* of gathered parameters */
+    enum dtype dtype; /* of gathered parameters; NONE: the store's choice */
     uint32_t micro_batches;
     struct adamw_options adamw;
 };

@@ -304,7 +304,7 @@ static int describe(const struct store_config *c, struct model *m, struct err *e
         rc = rc == 0 ? model_add_op(m, PLAN_REDUCE, u, e) : rc;
     }
     m->strategy = STRATEGY_DDP;
-    m->param_dtype = c->dtype;
+    m->param_dtype = c->dtype == DTYPE_NONE ? DTYPE_FP32 : c->dtype;
     m->micro_batches = c->micro_batches;
     m->adamw = c->adamw;
     return rc < 0 ? rc : model_check(m, e);
@@ -338,11 +338,12 @@ static int allocate(struct standalone *a, struct err *e) {
 }
 
 int store_standalone_open(const struct store_config *c, struct store **s, struct err *e) {
+    const enum dtype dtype = c->dtype == DTYPE_NONE ? DTYPE_FP32 : c->dtype;
     struct standalone *a = calloc(1, sizeof *a);
     if (!a) {
         return err_set(e, ST_RESOURCE_EXHAUSTED, "no memory for the store");
     }
-    a->store = (struct store){.ops = &standalone_ops, .rank = 0, .world = 1, .dtype = c->dtype};
+    a->store = (struct store){.ops = &standalone_ops, .rank = 0, .world = 1, .dtype = dtype};
     a->micro_batches = c->micro_batches;
     int rc = kernels_select(NULL, &a->k, e);
     rc = rc == 0 ? describe(c, &a->model, e) : rc;

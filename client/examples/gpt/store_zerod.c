@@ -63,7 +63,7 @@ static int borrowed_load(struct store *s, size_t unit, struct err *e) {
 static int borrowed_step(struct store *s, const struct store_step *step, struct store_outcome *o,
                          struct err *e) {
     struct zerod_step z;
-    struct zerod_outcome outcome;
+    struct zerod_outcome outcome = {.kind = ZEROD_COMMITTED};
     if (step) {
         z = (struct zerod_step){.learning_rate = step->lr,
                                 .clip = step->clip,

@@ -110,7 +110,7 @@ int trainer_main(int argc, char **argv, const char *name, store_open *shared) {
         return 2;
     }
     if (o.help) {
-        options_help(stdout, name);
+        options_help(stdout, name, shared != NULL);
         return 0;
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines, also into a log */
