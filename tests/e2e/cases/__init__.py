@@ -1,0 +1,1 @@
+"""The cases, by what they are about."""

@@ -1,0 +1,118 @@
+"""A stock gRPC client talks to the daemons, and garbage does them no harm (issue part 2 and 5.6)."""
+import glob
+import importlib
+import os
+import random
+import socket
+import subprocess
+import sys
+
+from harness import Skipped, case, check, equal
+
+
+def messages(bench):
+    """zerod's messages for Python, made from the .proto here and now."""
+    folder = bench.path("py")
+    os.mkdir(folder)
+    subprocess.run(["protoc", "-I", os.path.join(bench.root, "proto"), f"--python_out={folder}", "zerod.proto"],
+                   check=True)
+    sys.path.insert(0, folder)
+    try:
+        import grpc
+        return grpc, importlib.import_module("zerod_pb2")
+    except ImportError as e:
+        raise Skipped(f"{e} (python3-grpcio, python3-protobuf)") from None
+    finally:
+        sys.path.remove(folder)
+
+
+def call(grpc, channel, method, request, reply, timeout=5):
+    return channel.unary_unary(method, request_serializer=type(request).SerializeToString,
+                               response_deserializer=reply.FromString)(request, timeout=timeout)
+
+
+def running(bench, steps=100000):
+    job = bench.start(2, "zero3", bench.gpt(steps=steps))
+    job.step_reached(2)
+    return job, sorted(glob.glob(os.path.join(bench.tmp, "zerorun-*", "rank*.sock")))
+
+
+def finish(job):
+    job.process.terminate()
+    equal(job.wait(12), 1, "exit status after SIGTERM")
+
+
+@case("wire/grpcio", seconds=8)
+def grpcio(bench):
+    grpc, pb = messages(bench)
+    job, sockets = running(bench)
+    for rank, path in enumerate(sockets):
+        with grpc.insecure_channel("unix:" + path) as channel:
+            health = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=5)
+            equal(health, b"\x08\x01", "health of the whole server: SERVING")
+            reply = call(grpc, channel, "/zerod.v1.Admin/Status", pb.StatusRequest(), pb.StatusReply)
+            equal(reply.WhichOneof("of"), "rank", "kind of status")
+            equal(reply.rank.rank, rank, "rank")
+            equal(reply.rank.strategy, "zero3", "strategy")
+            check(reply.rank.trainer_pid > 0 and reply.rank.memory_total > 0, str(reply))
+            try:
+                call(grpc, channel, "/zerod.v1.Admin/NoSuchMethod", pb.StatusRequest(), pb.StatusReply)
+                check(False, "an unknown method was answered")
+            except grpc.RpcError as e:
+                equal(e.code(), grpc.StatusCode.UNIMPLEMENTED, "an unknown method's status")
+    coordinator = os.path.join(os.path.dirname(sockets[0]), "coordinator.sock")
+    with grpc.insecure_channel("unix:" + coordinator) as channel:
+        reply = call(grpc, channel, "/zerod.v1.Admin/Status", pb.StatusRequest(), pb.StatusReply)
+        equal(len(reply.job.members), 2, "members")
+        watch = channel.unary_stream("/zerod.v1.Admin/Watch", request_serializer=pb.WatchRequest.SerializeToString,
+                                     response_deserializer=pb.StepEvent.FromString)(pb.WatchRequest(), timeout=5)
+        first, second = next(watch), next(watch)
+        equal(second.fence.step, first.fence.step + 1, "the next step told")
+        watch.cancel()
+    finish(job)
+
+
+@case("wire/zeroctl_status")
+def zeroctl_status(bench):
+    job, _ = running(bench)
+    done = subprocess.run([bench.program("zeroctl"), "status"], env=bench.environment, capture_output=True, text=True,
+                          timeout=10)
+    equal(done.returncode, 0, "exit status: " + done.stderr)
+    for word in ("zero3", "params", "optimizer", "in huge pages", "all-gather", "ddp's formula", "attempt"):
+        check(word in done.stdout, f"no \"{word}\" in\n{done.stdout}")
+    check("differs" not in done.stdout, "memory differs from the formula:\n" + done.stdout)
+    finish(job)
+
+
+@case("wire/garbage", seconds=8)
+def garbage(bench):
+    """Random bytes, half a preface, a preface and rubbish, on each socket: the job goes on."""
+    seed = int.from_bytes(os.urandom(4), "little")
+    bench.note(f"seed {seed}")
+    chooser = random.Random(seed)
+    job, sockets = running(bench)
+    folder = os.path.dirname(sockets[0])
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    for path in sockets + [os.path.join(folder, "coordinator.sock")]:
+        for start in (b"", preface[:11], preface, preface + b"\0\0\0\4\0\0\0\0\0"):
+            for _ in range(8):
+                send(socket.SOCK_STREAM, path, start + chooser.randbytes(chooser.randrange(1, 4000)))
+    for path in glob.glob(os.path.join(folder, "rank*.fd")):
+        for size in (1, 15, 16, 17, 3000):
+            send(socket.SOCK_SEQPACKET, path, chooser.randbytes(size))
+    at = bench.status(job)["job"]["steps"]
+    job.step_reached(at + 3)
+    equal(bench.status(job)["job"]["attempts"], bench.status(job)["job"]["attempts"], "attempts")
+    check("void" not in job.err() and "restart" not in job.err(), job.err())
+    finish(job)
+
+
+def send(kind, path, content):
+    with socket.socket(socket.AF_UNIX, kind) as s:
+        s.settimeout(2)
+        try:
+            s.connect(path)
+            s.sendall(content)
+            s.recv(4096)
+        except OSError:
+            pass  # hung up on: right so

@@ -1,0 +1,77 @@
+"""Wrong input: a clear message, an exit status, unharmed daemons (issue part 5, item 6)."""
+import os
+
+from harness import case, check, equal
+
+
+def mentions(text, *parts):
+    for part in parts:
+        check(part in text, f"no \"{part}\" in:\n{text}")
+
+
+def usage(bench, parts, ranks=2, strategy="zero3", env=None, **options):
+    mentions(bench.fail(ranks, strategy, bench.gpt(), code=2, env=env, **options), *parts)
+
+
+case("wrong/unknown_strategy", parts=("zero9", "ddp, zero2 or zero3"), strategy="zero9")(usage)
+case("wrong/later_strategy", parts=("zero1", "does not have it yet"), strategy="zero1")(usage)
+case("wrong/no_ranks", parts=("ranks", "0", "1 to 64"), ranks=0)(usage)
+case("wrong/drill", parts=("phase=lunch", "gather, compute"), drill="kill-trainer:rank=0,step=1,phase=lunch")(usage)
+case("wrong/drill_rank", parts=("rank=2", "0 to 1"), drill="kill-trainer:rank=2,step=1")(usage)
+
+
+@case("wrong/long_socket_path")
+def long_path(bench):
+    folder = os.path.join(bench.tmp, "a" * 60)
+    os.mkdir(folder)
+    deep = os.path.join(folder, "b" * 20)
+    os.mkdir(deep)
+    command = bench.start(1, "zero3", bench.gpt(), env={"TMPDIR": deep})
+    equal(command.wait(), 2, "exit status")
+    mentions(command.err(), "107", "coordinator.sock", "TMPDIR")
+    os.rmdir(deep)
+    os.rmdir(folder)
+
+
+@case("wrong/data_missing")
+def data_missing(bench):
+    text = bench.fail(2, "zero3", bench.gpt(data="/no/such/text"))
+    mentions(text, "/no/such/text", "No such file", "status 2")
+
+
+@case("wrong/too_little_memory")
+def too_little_memory(bench):
+    text = bench.fail(2, "zero3", bench.gpt(), device_memory=65536, max_restarts=0)
+    mentions(text, "65536")
+
+
+# ---- trainers that misbehave: bad_trainer.c ------------------------------------------------------------
+
+def bad(bench, mode, parts, code=1, ranks=2, strategy="zero3", **options):
+    trainer = [bench.program("bad_trainer"), mode]
+    options = {"max_restarts": 0, **options}
+    if code:
+        text = bench.fail(ranks, strategy, trainer, code=code, **options)
+    else:
+        result = bench.run(ranks, strategy, trainer, **options)
+        text = result["out"] + result["err"]
+        equal(result["steps"], 5, "steps of a job that went on")
+    mentions(text, *parts)
+
+
+case("wrong/other_shape", mode="other-shape", parts=("rank 1", "body.weight", "[24, 16]", "[16, 16]"))(bad)
+case("wrong/other_initial_values", mode="other-values", parts=("body", "rank 1"))(bad)
+
+# These go on: the call that was wrong fails, on every rank where it must, and the step is redone. The trainer prints
+# what it was told and exits with an error if it was told something else.
+for _strategy in ("ddp", "zero2", "zero3"):
+    case(f"wrong/leaves_plan_{_strategy}", mode="leaves-plan", parts=("FAILED_PRECONDITION", "step 3", "rank 1"), code=0,
+         strategy=_strategy)(bad)
+    case(f"wrong/leaks_lease_{_strategy}", mode="leaks-lease", parts=("FAILED_PRECONDITION", "body"), code=0,
+         strategy=_strategy)(bad)
+case("wrong/holds_all_slots", mode="holds-all", parts=("RESOURCE_EXHAUSTED", "body"), code=0)(bad)
+case("wrong/second_trainer", mode="second", parts=("ALREADY_EXISTS", "pid"), code=0)(bad)
+case("wrong/gather_before_load", mode="early-gather", parts=("FAILED_PRECONDITION",), code=0)(bad)
+case("wrong/other_learning_rate", mode="other-lr", parts=("FAILED_PRECONDITION", "rank 1"), code=0)(bad)
+case("wrong/not_finite", mode="not-finite", parts=("skipped",), code=0)(bad)
+case("wrong/aborts", mode="aborts", parts=("ABORTED", "out of luck"), code=0)(bad)
