@@ -92,6 +92,7 @@ static int keep_registered(struct zerod *z, const struct zerod_model *m, struct 
     l->param_element = z->param_dtype == ZEROD_BF16 ? sizeof(uint16_t) : sizeof(float);
     l->param_bytes = r->param_bytes;
     l->grad_bytes = r->grad_bytes;
+    l->grad_slots = r->grad_slots ? r->grad_slots : 1;
     for (size_t i = 0; i < m->unit_count; i++) {
         const Zerod__V1__UnitPlace *p = r->places[i];
         struct lent_unit *u = &l->units[i];

@@ -198,7 +198,7 @@ int lending_may_open(const struct lending *l, uint32_t unit, bool loading, uint6
                        loading ? "loaded" : "reduced", loading ? "try" : "micro-batch",
                        micro_batch);
     }
-    if (l->open_count && (l->open_count + 1) * l->largest * sizeof(float) > l->grad_bytes) {
+    if (l->open_count >= l->grad_slots) {
         char list[ERR_TEXT / 2];
         lending_list(l, list, sizeof list);
         return err_set(e, ST_RESOURCE_EXHAUSTED,

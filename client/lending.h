@@ -49,8 +49,9 @@ struct lending {
     uint64_t largest;                 /* elements of the largest unit */
     size_t param_element;             /* bytes */
     uint64_t param_bytes, grad_bytes; /* of the mapped memory */
-    uint64_t reduces;                 /* in the train plan, of one micro-batch */
-    bool has_eval;                    /* a plan "eval" is registered */
+    uint32_t grad_slots;
+    uint64_t reduces; /* in the train plan, of one micro-batch */
+    bool has_eval;    /* a plan "eval" is registered */
 
     bool eval;                     /* an eval pass runs */
     struct pushes gathers, grants; /* gathers: of the plan that runs */

@@ -117,8 +117,6 @@ static bool read_some(struct grpc_channel *ch) {
         lose(ch, "connection lost", "the server closed it");
     } else if (grpc_client_receive(ch->client, ch->in, (size_t)n, clock_ns(), &e)) {
         lose(ch, "connection lost", e.text);
-    } else if (grpc_client_over(ch->client)) {
-        lose(ch, "connection lost", "the server said goodbye");
     }
     return true;
 }
@@ -148,6 +146,12 @@ static bool turn(struct grpc_channel *ch, int64_t until, uint64_t events) {
         now = clock_ns();
         grpc_client_tick(ch->client, now);
         blocked = write_some(ch);
+        if (!blocked && grpc_client_over(ch->client)) {
+            lose(ch, "connection lost", "the server said goodbye");
+        }
+        if (!ch->lost && grpc_client_over(ch->client)) { /* our GOAWAY is out: it broke HTTP/2 */
+            lose(ch, "connection lost", "the server does not speak HTTP/2");
+        }
         if (now >= until) {
             break;
         }

@@ -169,6 +169,7 @@ static void say_registered(struct session *s, const uint8_t token[HANDOVER_TOKEN
     m.grad_bytes = bytes[1];
     m.strategy = (Zerod__V1__Strategy)r->model.strategy;
     m.param_dtype = (Zerod__V1__Dtype)r->model.param_dtype;
+    m.grad_slots = (uint32_t)r->options.grad_slots;
     m.n_places = units;
     m.places = list;
     Zerod__V1__TrainerReply reply = ZEROD__V1__TRAINER_REPLY__INIT;

@@ -105,6 +105,7 @@ static void on_register(struct fake *f, const Zerod__V1__TrainerRequest *request
     g.attachment = f->attachments;
     g.ticket = &ticket;
     g.param_bytes = f->o.promise_params ? f->o.promise_params : f->param_bytes;
+    g.grad_slots = (uint32_t)f->o.grad_slots;
     g.grad_bytes = f->o.promise_grads ? f->o.promise_grads : f->grad_bytes;
     g.strategy = m->strategy;
     g.param_dtype = m->param_dtype;

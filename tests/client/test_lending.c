@@ -21,6 +21,7 @@ static void setup(void) {
     l.param_element = 4;
     l.param_bytes = 2 * ELEMENTS * 4;
     l.grad_bytes = 2 * ELEMENTS * 4;
+    l.grad_slots = 2;
     l.reduces = UNITS;
 }
 
