@@ -7,6 +7,19 @@
 
 #include "proto/server_core.h"
 
+/* A text that was cut may end inside a UTF-8 character; stock clients choke on half ones. */
+static void drop_half_character(char *text) {
+    size_t n = strlen(text), back = 1;
+    while (back < 4 && back < n && ((unsigned char)text[n - back] & 0xc0) == 0x80) {
+        back++;
+    }
+    unsigned char lead = back <= n ? (unsigned char)text[n - back] : 0;
+    size_t want = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+    if (lead >= 0xc0 && want > back) {
+        text[n - back] = 0;
+    }
+}
+
 static void finish(struct grpc_call *call, int code, const char *text) {
     if (call->s.ended) {
         return;
@@ -14,6 +27,7 @@ static void finish(struct grpc_call *call, int code, const char *text) {
     call->s.ended = true;
     call->code = code;
     (void)snprintf(call->text, sizeof call->text, "%s", text ? text : "");
+    drop_half_character(call->text);
     if (!call->closed) {
         h2_stream_mark(&call->s);
     }

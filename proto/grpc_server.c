@@ -150,8 +150,7 @@ static bool one_request(const struct grpc_call *call) {
 
 static int keep_request(struct grpc_call *call, const uint8_t *bytes, size_t len) {
     if (call->has_request) {
-        call_end(call, ST_INTERNAL, "more than one request message");
-        return -ST_INTERNAL;
+        return -ST_ALREADY_EXISTS;
     }
     call->has_request = true;
     buf_append(&call->request, bytes, len);
@@ -159,6 +158,7 @@ static int keep_request(struct grpc_call *call, const uint8_t *bytes, size_t len
     return 0;
 }
 
+/* Runs inside the deframer, so it must not free what the call has received. */
 static int on_message(void *arg, const uint8_t *bytes, size_t len) {
     struct grpc_call *call = arg;
     if (one_request(call)) {
@@ -170,7 +170,9 @@ static int on_message(void *arg, const uint8_t *bytes, size_t len) {
 
 static void refuse_data(struct grpc_call *call, int rv) {
     char text[96];
-    if (rv == -ST_UNIMPLEMENTED) {
+    if (rv == -ST_ALREADY_EXISTS) {
+        call_end(call, ST_INTERNAL, "more than one request message");
+    } else if (rv == -ST_UNIMPLEMENTED) {
         call_end(call, ST_UNIMPLEMENTED, "compressed messages are not understood");
     } else if (rv == -ST_RESOURCE_EXHAUSTED) {
         (void)snprintf(text, sizeof text, "a message is larger than %d bytes, or too many wait",
@@ -190,7 +192,9 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         return 0;
     }
     int rv = h2_stream_deframe(&call->s, bytes, n, on_message, call);
-    if (rv < 0 && !call->s.ended) {
+    if (call->s.ended) { /* by its handler: the rest is not wanted */
+        h2_stream_drop_input(&call->s);
+    } else if (rv < 0) {
         refuse_data(call, rv);
     }
     return 0;
@@ -293,8 +297,20 @@ static nghttp2_session_callbacks *callbacks(void) {
 
 /* ---- the connection ---- */
 
+/* The tables are ours: a method without what its kind needs is our mistake. */
+static void check_methods(const struct grpc_server_options *o) {
+    for (size_t i = 0; i < o->service_count; i++) {
+        for (size_t k = 0; k < o->services[i].method_count; k++) {
+            const struct grpc_method *m = &o->services[i].methods[k];
+            bool one = m->kind == GRPC_UNARY || m->kind == GRPC_SERVER_STREAM;
+            assert(m->path && (one ? m->request && m->on_request : m->on_message != NULL));
+        }
+    }
+}
+
 struct grpc_conn *grpc_server_new(const struct grpc_server_options *options, int64_t now) {
     struct grpc_conn *c = mem_zeroed(1, sizeof *c);
+    check_methods(options);
     c->options = *options;
     c->h2.settle = call_settle;
     c->h2.trailers = call_trailers;

@@ -46,7 +46,8 @@ struct grpc_method {
     const char *path; /* "/zerod.v1.Admin/Status" */
     enum grpc_kind kind;
     const ProtobufCMessageDescriptor *request; /* unary and server stream */
-    int64_t cap_ns; /* longest life of a call; 0: GRPC_UNARY_CAP_NS for unary, else none */
+    int64_t
+        cap_ns; /* longest life of a call; 0: GRPC_UNARY_CAP_NS for unary, else none; < 0: none */
     /* unary and server stream; |request| is freed after the handler returns */
     void (*on_request)(struct grpc_call *call, const ProtobufCMessage *request);
     /* client stream and bidi; |bytes| are valid during the call */

@@ -238,11 +238,11 @@ void h2_sent(struct h2 *h, size_t n) {
 }
 
 bool h2_over(const struct h2 *h) {
-    if (buf_unread(&h->out) > 0 || h->marked) {
+    if (buf_unread(&h->out) > 0) {
         return false;
     }
-    return h->broken ||
-           (!nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session));
+    return h->broken || (!h->marked && !nghttp2_session_want_read(h->session) &&
+                         !nghttp2_session_want_write(h->session));
 }
 
 void h2_break(struct h2 *h, enum status code, const char *text) {

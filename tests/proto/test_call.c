@@ -53,7 +53,10 @@ START_TEST(status_text) {
     memset(longer, 'x', sizeof longer);
     longer[999] = 0;
     pair_unary(&p, ECHO_FAIL, 0, longer, &o);
-    ck_assert_uint_eq(strlen(o.text), 319); /* cut, not refused */
+    ck_assert_uint_eq(strlen(o.text), 319);  /* cut, not refused */
+    memcpy(longer + 317, "\xe2\x82\xac", 3); /* and not inside a character */
+    pair_unary(&p, ECHO_FAIL, 0, longer, &o);
+    ck_assert_uint_eq(strlen(o.text), 317);
 }
 END_TEST
 

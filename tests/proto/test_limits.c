@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/framing.h"
+#include "proto/unpack.h"
 #include "tests/proto/pair.h"
 #include "tests/proto/raw.h"
 
@@ -89,6 +90,38 @@ START_TEST(truncated_message) {
     raw_frame(&wire, RAW_DATA, RAW_END_STREAM, 1, message, sizeof message);
     ck_assert_int_eq(feed(), 0);
     ck_assert_int_eq(p.echo.last_status, ST_INTERNAL);
+}
+END_TEST
+
+/* A second message of a unary call that comes in pieces; the connection's account stays right. */
+START_TEST(second_message_in_pieces) {
+    const uint8_t messages[] = {0, 0, 0, 0, 2, 0x0a, 0, 0, 0, 0, 0, 2, 0x0a};
+    for (uint32_t id = 1; id < 200; id += 2) {
+        request(id, RAW_END_HEADERS, "localhost");
+        raw_frame(&wire, RAW_DATA, 0, id, messages, sizeof messages);
+        raw_frame(&wire, RAW_DATA, 0, id, "", 1);
+        ck_assert_int_eq(feed(), 0);
+        ck_assert_uint_eq(p.echo.done, (id + 1) / 2);
+        ck_assert_int_eq(p.echo.last_status, ST_INTERNAL);
+        take_output();
+    }
+}
+END_TEST
+
+/* Two bytes on the wire that become a hundred in memory, two million times. */
+START_TEST(unpacking_is_bounded) {
+    enum { BYTES = 4000000 };
+    uint8_t *bytes = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; i += 2) {
+        bytes[i] = 2 << 3 | 2; /* Unit.tensors, of length 0 */
+        bytes[i + 1] = 0;
+    }
+    ck_assert_ptr_null(unpack_message(&zerod__v1__unit__descriptor, bytes, BYTES));
+    ProtobufCMessage *m = unpack_message(&zerod__v1__unit__descriptor, bytes, 20000);
+    ck_assert_ptr_nonnull(m);
+    ck_assert_uint_eq(((Zerod__V1__Unit *)m)->n_tensors, 10000);
+    protobuf_c_message_free_unpacked(m, NULL);
+    free(bytes);
 }
 END_TEST
 
@@ -267,6 +300,8 @@ int main(void) {
     tcase_add_test(t, oversize_message);
     tcase_add_test(t, compressed_message);
     tcase_add_test(t, truncated_message);
+    tcase_add_test(t, second_message_in_pieces);
+    tcase_add_test(t, unpacking_is_bounded);
     tcase_add_test(t, oversize_headers);
     tcase_add_test(t, malformed_requests);
     tcase_add_test(t, not_http2);
