@@ -6,8 +6,7 @@
 #include "base/hash.h"
 #include "comm/wait.h"
 
-/* One value that differs when anything differs that a peer's arithmetic on our memory relies on. */
-static uint64_t fingerprint(const struct layout *l) {
+uint64_t control_fingerprint(const struct layout *l) {
     const struct model *m = l->model;
     uint64_t h = mix64(l->world);
     h = mix64(h ^ (uint64_t)m->strategy);
@@ -64,7 +63,7 @@ void control_init(void *page, const struct layout *l, unsigned rank, uint32_t gr
     h->version = CONTROL_VERSION;
     h->rank = rank;
     h->world = l->world;
-    h->layout = fingerprint(l);
+    h->layout = control_fingerprint(l);
     h->grad_slots = grad_slots;
     h->units = (uint32_t)l->model->unit_count;
     h->source_offset = source_offset;

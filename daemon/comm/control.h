@@ -54,6 +54,10 @@ struct control_header {
     alignas(64) _Atomic uint32_t changes;
 };
 
+/* One value that differs when anything differs that a peer's (or successor's) arithmetic on a
+ * rank's memory relies on. */
+uint64_t control_fingerprint(const struct layout *l);
+
 /* The page's size, and where things are in it. |marks| and |reads| are of the peer |rank|. */
 uint64_t control_bytes(const struct layout *l, uint32_t grad_slots);
 struct control_record *control_tag(void *page, uint32_t slot);

@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "comm/shm_inner.h"
-#include "comm/wait.h"
 
 static struct shm *shm_of(struct comm *c) {
     return (struct shm *)c;
@@ -133,28 +132,22 @@ static bool slot_is_read(struct comm *c, uint32_t slot, const struct fence *f, u
 
 static void look(struct comm *c) {
     struct shm *s = shm_of(c);
+    s->seen_count = 1;
     for (unsigned r = 0; r < s->o.layout->world; r++) {
-        struct shm_peer *p = &s->peers[r];
-        if (p->page.base) {
-            struct control_header *h = shm_page(p);
-            p->changes = atomic_load_explicit(&h->changes, memory_order_acquire);
+        if (s->peers[r].page.base) {
+            struct control_header *h = shm_page(&s->peers[r]);
+            uint32_t value = atomic_load_explicit(&h->changes, memory_order_acquire);
+            s->seen[s->seen_count++] = (struct wait_word){&h->changes, value, true};
         }
     }
 }
 
-/* A peer's page may be replaced meanwhile; the caller then changes |word| too. */
+/* A peer's page may be replaced meanwhile; then the kernel finds no word there and returns, or the
+ * caller changes |word|. */
 static void wait_for_peers(struct comm *c, _Atomic uint32_t *word, uint32_t value) {
-    const struct shm *s = shm_of(c);
-    struct wait_word words[WAIT_MAX] = {{word, value, false}};
-    size_t n = 1;
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        const struct shm_peer *p = &s->peers[r];
-        if (p->page.base && n < WAIT_MAX) {
-            struct control_header *h = shm_page(p);
-            words[n++] = (struct wait_word){&h->changes, p->changes, true};
-        }
-    }
-    wait_any(words, n);
+    struct shm *s = shm_of(c);
+    s->seen[0] = (struct wait_word){word, value, false};
+    wait_any(s->seen, s->seen_count);
 }
 
 static void abort_running(struct comm *c) {

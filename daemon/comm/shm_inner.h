@@ -4,6 +4,7 @@
 
 #include "comm/control.h"
 #include "comm/shm.h"
+#include "comm/wait.h"
 
 struct shm_peer {
     struct mapping page, source, grads; /* base NULL: not mapped */
@@ -17,6 +18,8 @@ struct shm {
     struct shm_options o;
     const uint8_t *grads; /* own slots */
     _Atomic bool aborted;
+    struct wait_word seen[WAIT_MAX]; /* as last looked at; the first is the caller's */
+    size_t seen_count;
     struct shm_peer peers[LAYOUT_MAX_RANKS]; /* the own one is unused */
 };
 

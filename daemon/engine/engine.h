@@ -10,9 +10,9 @@
  * threads it shares each operation's range with helpers. Completions are queued; |notify| (any
  * thread) asks the owner to call engine_events, which makes the callbacks on the owner's thread.
  *
- * Numbering: step 0 loads initial values. A shard's version is the last step applied to it; a try at
- * step s gathers version s - 1. Sequences count reduces (or loads) through the whole attempt, and
- * reduce number q uses gradient slot q mod grad_slots on every rank.
+ * Numbering: step 0 loads initial values. A shard's version is the last step applied to it; a try
+ * at step s gathers version s - 1. Sequences count reduces (or loads) through the whole attempt,
+ * and reduce number q uses gradient slot q mod grad_slots on every rank.
  */
 #ifndef ZD_ENGINE_H
 #define ZD_ENGINE_H
@@ -30,8 +30,9 @@ struct engine_options {
     unsigned threads; /* from 1: the worker and its helpers */
     struct slots slots;
     const struct kernels *kernels;
-    uint64_t device_memory; /* limit in bytes, 0: none; exceeding it is RESOURCE_EXHAUSTED with numbers,
-                               before anything is allocated */
+    uint64_t device_memory; /* limit in bytes, 0: none; exceeding it is RESOURCE_EXHAUSTED with
+                               numbers, before anything is allocated */
+    size_t records_bytes;   /* of the protocol's records in adopted memory; see engine_records */
 };
 
 struct engine_callbacks {
@@ -41,8 +42,9 @@ struct engine_callbacks {
     void (*gathered)(void *ctx, const struct fence *f, uint32_t position, uint32_t unit,
                      uint64_t offset, bool eval);
     void (*granted)(void *ctx, const struct fence *f, uint32_t sequence, uint64_t offset);
-    /* All K micro-batches' reduces (or all loads) of the try are done. |sum_squares|: of this rank's parts of
-     * the summed gradient, 0 at step 0. |checksums|: step 0: one a unit, NULL otherwise; the engine's. */
+    /* All K micro-batches' reduces (or all loads) of the try are done. |sum_squares|: of this
+     * rank's parts of the summed gradient, 0 at step 0. |checksums|: step 0: one a unit, NULL
+     * otherwise; the engine's. */
     void (*reduced)(void *ctx, const struct fence *f, double sum_squares, bool non_finite,
                     const uint64_t *checksums, size_t checksum_count);
     void (*progress)(void *ctx); /* idle or quiet may have become true */
@@ -54,39 +56,50 @@ int engine_new(const struct layout *l, const struct engine_options *o,
                const struct engine_callbacks *cb, void *ctx, struct engine **e, struct err *err);
 void engine_del(struct engine *e); /* stops the threads, frees all; NULL is allowed */
 
-/* ---- memory hand-over ------------------------------------------------------------------------------
- * Descriptors stay the engine's (callers send or dup them). */
+/* |records_bytes| of adopted memory, zeros when new, 64-byte aligned; the engine never touches
+ * them. */
+void *engine_records(struct engine *e);
+
+/* ---- memory hand-over
+ * ------------------------------------------------------------------------------ Descriptors stay
+ * the engine's (callers send or dup them). */
 
 enum { ENGINE_STATE_FDS = 2 };
-/* For peers, read-only: [0] control page, [1] where they read parameters from (zero3: the state that holds
- * this rank's shard; zero2: the replica; ddp: the kept gradients' memory as its all-reduce reads it). */
+/* For peers, read-only: [0] control page, [1] where they read parameters from (zero3: the state
+ * that holds this rank's shard; zero2: the replica; ddp: the kept gradients' memory as its
+ * all-reduce reads it). */
 void engine_state_fds(const struct engine *e, int fds[ENGINE_STATE_FDS]);
-/* A fresh gradient arena for a new attachment; the old one is unmapped and freed first. */
+/* A fresh gradient arena for a new attachment; the old one is unmapped and freed first.
+ * FAILED_PRECONDITION: the open try still reads the old one. RESOURCE_EXHAUSTED: then there is
+ * none. */
 int engine_attach(struct engine *e, uint64_t attachment, struct err *err);
-int engine_grad_fd(const struct engine *e);  /* for peers: read-only */
-/* For the trainer: [0] parameters, read-only (gather slots or replica), [1] gradient slots, writable. */
+int engine_grad_fd(const struct engine *e); /* for peers: read-only */
+/* For the trainer: [0] parameters, read-only (gather slots or replica), [1] gradient slots,
+ * writable. */
 void engine_trainer_fds(const struct engine *e, int fds[2], uint64_t bytes[2]);
 
-/* Maps what peer |rank| handed over; takes the descriptors (closes them, also on failure). Sizes and
- * headers are checked: DATA_LOSS, INVALID_ARGUMENT. Gradients replace the peer's previous attachment's
- * when the worker is between operations. A reduce waits until the peer's tag is of the mapped
- * attachment; a gather waits until its state is mapped. */
+/* Maps what peer |rank| handed over; takes the descriptors (closes them, also on failure). Sizes
+ * and headers are checked: DATA_LOSS, INVALID_ARGUMENT. Gradients replace the peer's previous
+ * attachment's when the worker is between operations. A reduce waits until the peer's tag is of the
+ * mapped attachment; a gather waits until its state is mapped. */
 int engine_peer_state(struct engine *e, unsigned rank, int fds[ENGINE_STATE_FDS], struct err *err);
 int engine_peer_grads(struct engine *e, unsigned rank, uint64_t attachment, int fd,
                       struct err *err);
 
-/* ---- the protocol above --------------------------------------------------------------------------- */
+/* ---- the protocol above
+ * --------------------------------------------------------------------------- */
 
 /* A try is open. From the trainer's first gather on (so an eval pass finds its slots free, and a
- * job that ends gathers nothing for a step that never comes) gathers run ahead along "train" as slots allow. */
+ * job that ends gathers nothing for a step that never comes) gathers run ahead along "train" as
+ * slots allow. */
 void engine_open(struct engine *e, const struct fence *f);
 /* The try is void: operations that have not started are dropped, leases are revoked. */
 void engine_cancel(struct engine *e, const struct fence *f);
 /* The trainer has entered the open try: gathered and granted are reported from now on, first those
  * that are due already. Every gradient slot of the attachment is free then. */
 void engine_enter(struct engine *e);
-/* The decision of |step|. |commit|: update with |s|; otherwise (skip) only the versions rise. At step 0 the
- * loaded values become version 0. The open try must be of that step; then it is over. */
+/* The decision of |step|. |commit|: update with |s|; otherwise (skip) only the versions rise. At
+ * step 0 the loaded values become version 0. The open try must be of that step; then it is over. */
 void engine_apply(struct engine *e, uint64_t step, bool commit, const struct step_scalars *s);
 /* No operation of a try is queued-and-started or in flight. */
 bool engine_idle(const struct engine *e);
@@ -95,24 +108,28 @@ bool engine_quiet(const struct engine *e);
 /* Holds back updates (a drill) until released. */
 void engine_hold_updates(struct engine *e, bool hold);
 
-/* ---- the trainer's calls ---------------------------------------------------------------------------
- * 0, or FAILED_PRECONDITION naming step, micro-batch, plan position, what the plan says and what was
+/* ---- the trainer's calls
+ * --------------------------------------------------------------------------- 0, or
+ * FAILED_PRECONDITION naming step, micro-batch, plan position, what the plan says and what was
  * asked; nothing was launched then. The caller has checked the fence. */
 
-/* The plan's next gather. RESOURCE_EXHAUSTED listing the leases when only the trainer's own release could
- * free a slot. FAILED_PRECONDITION before version 0. Whether it was complete already is counted. */
+/* The plan's next gather. RESOURCE_EXHAUSTED listing the leases when only the trainer's own release
+ * could free a slot. FAILED_PRECONDITION before version 0. Whether it was complete already is
+ * counted. */
 int engine_gather(struct engine *e, uint64_t unit, struct err *err);
-int engine_release(struct engine *e, uint64_t unit, struct err *err); /* INVALID_ARGUMENT: not held */
+int engine_release(struct engine *e, uint64_t unit,
+                   struct err *err); /* INVALID_ARGUMENT: not held */
 /* The plan's next reduce; ALREADY_EXISTS: this unit was reduced in this micro-batch. */
 int engine_reduce(struct engine *e, uint64_t unit, struct err *err);
 int engine_load(struct engine *e, uint64_t unit, struct err *err); /* step 0; in unit order */
 int engine_begin_eval(struct engine *e, struct err *err);
 int engine_end_eval(struct engine *e, struct err *err);
-/* At step(): every collective of the plan was asked for and no lease is held; else FAILED_PRECONDITION naming
- * the unit that is still held, or what the plan still expects. */
+/* At step(): every collective of the plan was asked for and no lease is held; else
+ * FAILED_PRECONDITION naming the unit that is still held, or what the plan still expects. */
 int engine_finish(const struct engine *e, struct err *err);
 
-/* ---- asking ---------------------------------------------------------------------------------------- */
+/* ---- asking
+ * ---------------------------------------------------------------------------------------- */
 
 void engine_events(struct engine *e); /* after notify */
 void engine_hash(struct engine *e);   /* answered by hashed, once quiet */
@@ -125,7 +142,7 @@ struct engine_status {
     struct traffic sent;    /* counted by the peers where they read this rank's memory */
     uint64_t gathers, gathers_ahead, eval_gathers;
     uint64_t reduce_ns, update_ns, gather_ns; /* the worker's time */
-    uint64_t version;       /* of the oldest unit; UINT64_MAX: nothing loaded */
+    uint64_t version;                         /* of the oldest unit; UINT64_MAX: nothing loaded */
 };
 void engine_status(const struct engine *e, struct engine_status *s);
 

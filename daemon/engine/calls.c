@@ -1,0 +1,273 @@
+/* The trainer's calls: checked against the plan before anything happens. */
+#include <inttypes.h>
+
+#include "engine/inner.h"
+
+/* Is there a try that the trainer is in, and such a unit? Locked. */
+static int check(const struct engine *e, uint64_t unit, const char *what, struct err *err) {
+    if (!e->t.open || !e->t.entered) {
+        return err_set(err, ST_FAILED_PRECONDITION, "%s: the trainer is in no try", what);
+    }
+    if (unit >= e->units) {
+        return err_set(err, ST_INVALID_ARGUMENT,
+                       "%s: there is no unit %" PRIu64 ", the model has %zu", what, unit, e->units);
+    }
+    return 0;
+}
+
+static const char *name_of(const struct engine *e, uint64_t unit) {
+    return e->model->units[unit].name;
+}
+
+static int gather(struct engine *e, uint64_t unit, struct err *err) {
+    const struct leases *l = &e->leases;
+    uint64_t step = e->t.fence.step;
+    char held[ERR_TEXT / 2];
+    bool ahead;
+    if (step == 0) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step 0: nothing is loaded yet, unit \"%s\" cannot be gathered",
+                       name_of(e, unit));
+    }
+    if (l->asked == course_total(l->course) || course_unit(l->course, l->asked) != unit) {
+        return course_refuse(l->course, step, l->asked, unit, err);
+    }
+    if (!leases_ask(&e->leases, &ahead)) {
+        leases_list(l, held, sizeof held);
+        return err_set(err, ST_RESOURCE_EXHAUSTED,
+                       "step %" PRIu64
+                       ": gather of \"%s\" could only be served by a release of the "
+                       "trainer's own: it holds all %" PRIu32 " gather slots, %s",
+                       step, name_of(e, unit), l->slot_count, held);
+    }
+    if (l->eval) {
+        e->eval_count++;
+    } else {
+        e->gather_count++;
+        e->ahead_count += ahead;
+    }
+    return 0;
+}
+
+int engine_gather(struct engine *e, uint64_t unit, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, unit, "gather", err);
+    if (!rc) {
+        rc = gather(e, unit, err);
+    }
+    worker_poke(e); /* where a replica is lent, one asked for makes room for one more ahead */
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+int engine_release(struct engine *e, uint64_t unit, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, unit, "release", err);
+    if (!rc && !leases_release(&e->leases, unit)) {
+        rc = err_set(err, ST_INVALID_ARGUMENT,
+                     "step %" PRIu64 ": release of \"%s\", which the "
+                     "trainer does not hold",
+                     e->t.fence.step, name_of(e, unit));
+    }
+    worker_poke(e);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+static int check_slot(const struct engine *e, uint64_t unit, const char *what, struct err *err) {
+    if (e->t.asked < e->t.told) {
+        return 0;
+    }
+    return err_set(err, ST_FAILED_PRECONDITION,
+                   "step %" PRIu64 ": %s of \"%s\" without a gradient "
+                   "slot: the trainer was granted %" PRIu32,
+                   e->t.fence.step, what, name_of(e, unit), e->t.told);
+}
+
+static int reduce(struct engine *e, uint64_t unit, struct err *err) {
+    const struct course *c = &e->reduces;
+    uint64_t step = e->t.fence.step;
+    uint32_t q = e->t.asked;
+    if (step == 0) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step 0: nothing is loaded yet, unit \"%s\" "
+                       "cannot be reduced",
+                       name_of(e, unit));
+    }
+    if (e->leases.eval) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step %" PRIu64 ": reduce of \"%s\" within an eval pass", step,
+                       name_of(e, unit));
+    }
+    if (q < course_total(c) && course_unit(c, q) != unit && course_had(c, q, unit)) {
+        return err_set(err, ST_ALREADY_EXISTS,
+                       "step %" PRIu64 ", micro-batch %" PRIu32 ": unit \"%s\" was reduced already",
+                       step, q / c->length, name_of(e, unit));
+    }
+    if (q == course_total(c) || course_unit(c, q) != unit) {
+        return course_refuse(c, step, q, unit, err);
+    }
+    int rc = check_slot(e, unit, "reduce", err);
+    if (!rc) {
+        const struct comm_tag tag = {e->t.fence, e->attachment, q, (uint32_t)unit,
+                                     e->l->units[unit].padded};
+        e->comm->ops->put_tag(e->comm, q % e->o.slots.grad, &tag);
+        e->t.asked++;
+    }
+    return rc;
+}
+
+int engine_reduce(struct engine *e, uint64_t unit, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, unit, "reduce", err);
+    if (!rc) {
+        rc = reduce(e, unit, err);
+    }
+    worker_poke(e);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+static int load(struct engine *e, uint64_t unit, struct err *err) {
+    uint64_t step = e->t.fence.step;
+    if (step != 0) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step %" PRIu64 ": unit \"%s\" cannot be "
+                       "loaded, initial values are step 0's",
+                       step, name_of(e, unit));
+    }
+    if (unit < e->t.asked) {
+        return err_set(err, ST_ALREADY_EXISTS, "step 0: unit \"%s\" was loaded already",
+                       name_of(e, unit));
+    }
+    if (unit != e->t.asked) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step 0: units are loaded in their order, next "
+                       "is \"%s\", the trainer loads \"%s\"",
+                       name_of(e, e->t.asked), name_of(e, unit));
+    }
+    int rc = check_slot(e, unit, "load", err);
+    if (!rc) {
+        e->t.asked++;
+    }
+    return rc;
+}
+
+int engine_load(struct engine *e, uint64_t unit, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, unit, "load", err);
+    if (!rc) {
+        rc = load(e, unit, err);
+    }
+    worker_poke(e);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+/* ---- passes and their ends ---- */
+
+static int refuse_held(const struct engine *e, const char *what, struct err *err) {
+    uint32_t unit;
+    if (!leases_any(&e->leases, &unit)) {
+        return 0;
+    }
+    return err_set(err, ST_FAILED_PRECONDITION,
+                   "step %" PRIu64 ": %s while unit \"%s\" is still "
+                   "held",
+                   e->t.fence.step, what, name_of(e, unit));
+}
+
+static int begin_eval(struct engine *e, struct err *err) {
+    uint64_t step = e->t.fence.step;
+    if (step == 0) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step 0: nothing is loaded yet, there is "
+                       "nothing to evaluate");
+    }
+    if (!e->evals.plan) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step %" PRIu64 ": the model has no plan "
+                       "\"eval\"",
+                       step);
+    }
+    if (e->leases.eval || e->leases.asked || e->t.asked) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step %" PRIu64 ": an eval pass begins before "
+                       "the try's first collective, and not within another",
+                       step);
+    }
+    leases_start_eval(&e->leases, &e->evals);
+    return 0;
+}
+
+int engine_begin_eval(struct engine *e, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, 0, "eval pass", err);
+    if (!rc) {
+        rc = begin_eval(e, err);
+    }
+    worker_poke(e);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+static int end_eval(struct engine *e, struct err *err) {
+    const struct leases *l = &e->leases;
+    if (!l->eval) {
+        return err_set(err, ST_FAILED_PRECONDITION, "step %" PRIu64 ": no eval pass to end",
+                       e->t.fence.step);
+    }
+    int rc = refuse_held(e, "the eval pass ended", err);
+    if (!rc && l->asked < course_total(l->course)) {
+        rc = course_unfinished(l->course, e->t.fence.step, l->asked, err);
+    }
+    if (!rc) {
+        leases_start(&e->leases, &e->gathers, false);
+    }
+    return rc;
+}
+
+int engine_end_eval(struct engine *e, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, 0, "end of an eval pass", err);
+    if (!rc) {
+        rc = end_eval(e, err);
+    }
+    worker_poke(e);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+static int finish(const struct engine *e, struct err *err) {
+    const struct leases *l = &e->leases;
+    uint64_t step = e->t.fence.step;
+    if (step == 0) {
+        return e->t.asked == e->units
+                   ? 0
+                   : err_set(err, ST_FAILED_PRECONDITION, "step 0: unit \"%s\" was not loaded",
+                             name_of(e, e->t.asked));
+    }
+    if (l->eval) {
+        return err_set(err, ST_FAILED_PRECONDITION, "step %" PRIu64 ": the eval pass was not ended",
+                       step);
+    }
+    int rc = refuse_held(e, "the trainer ended it", err);
+    if (!rc && l->asked < course_total(l->course)) {
+        rc = course_unfinished(l->course, step, l->asked, err);
+    }
+    if (!rc && e->t.asked < course_total(&e->reduces)) {
+        rc = course_unfinished(&e->reduces, step, e->t.asked, err);
+    }
+    return rc;
+}
+
+int engine_finish(const struct engine *const_e, struct err *err) {
+    struct engine *e = (struct engine *)(uintptr_t)const_e; /* for its lock only */
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, 0, "step", err);
+    if (!rc) {
+        rc = finish(e, err);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}

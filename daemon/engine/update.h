@@ -1,0 +1,60 @@
+/* The update of a shard, tile by tile, so that it survives the death of whoever does it (design
+ * §8).
+ *
+ * Each thread has a scratch tile and a progress record, both in adopted memory. A tile's new p, m,
+ * v are computed into the scratch; then |ready| names step and tile; then they are copied into
+ * place, with the bf16 or replicated parameters; then |done| names step and tile. Whoever begins a
+ * unit reads the records first: a tile that was ready is copied again, those behind it are
+ * computed. So a run that was stopped between any two writes is continued by the same call. Threads
+ * share a unit by a fixed rule of its size and their number; a successor with another number
+ * continues with the old one.
+ */
+#ifndef ZD_ENGINE_UPDATE_H
+#define ZD_ENGINE_UPDATE_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "engine/places.h"
+#include "kernels/kernels.h"
+
+enum {
+    UPDATE_TILE = 4096,      /* elements; scratch, tile and gradient fit in a core's cache */
+    UPDATE_WIDE = 16 * 4096, /* elements of a unit from which on all threads share it */
+};
+
+/* Of one thread, zeros at first (step 0 has no update). Two words are not written at once: the tile
+ * goes first, and one of another step is none. */
+struct progress {
+    alignas(64) _Atomic uint64_t ready_step;
+    _Atomic uint64_t ready_tile, done_step, done_tile;
+};
+
+/* What an update works on; all borrowed. */
+struct update {
+    const struct kernels *kernels;
+    const struct places *places;
+    float *master, *m, *v;     /* the shard, in place */
+    const float *kept;         /* summed gradients */
+    void *copy;                /* where updated parameters go too; NULL: nowhere */
+    bool bf16;                 /* they are bf16 there, otherwise fp32 */
+    struct progress *progress; /* one a thread */
+    float *scratch;            /* update_scratch_bytes(1) a thread */
+    void (*hook)(void *ctx);   /* tests: called between any two writes; NULL */
+    void *hook_ctx;
+};
+
+uint64_t update_scratch_bytes(unsigned threads);
+
+/* How many of |threads| share the unit. */
+unsigned update_threads(const struct update *u, size_t unit, unsigned threads);
+
+/* Thread |thread|'s share of |threads| (update_threads') of the unit's update. */
+void update_share(const struct update *u, size_t unit, uint64_t step, const struct step_scalars *s,
+                  unsigned thread, unsigned threads);
+
+/* Finishes, on one thread, a unit's update that |threads| threads had begun. */
+void update_resume(const struct update *u, size_t unit, uint64_t step, const struct step_scalars *s,
+                   unsigned threads);
+
+#endif

@@ -1,0 +1,123 @@
+/* Loads and steps over strategies, dtypes, ranks, slots, threads, instruction sets, micro-batches:
+ * always the reference's bits. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "world.h"
+
+static const enum strategy strategies[] = {STRATEGY_DDP, STRATEGY_ZERO2, STRATEGY_ZERO3};
+
+static uint64_t run(const struct config *c, unsigned steps) {
+    struct world *w = world_up(c);
+    world_load(w);
+    world_steps(w, steps);
+    uint64_t hash = world_hash(w);
+    ck_assert_msg(hash == reference_hash(&w->ref),
+                  "%s %s ranks %u threads %u slots %u %u K %u isa %s seed %lu",
+                  strategy_name(c->strategy), dtype_name(c->param), c->ranks, c->threads,
+                  c->slots.gather, c->slots.grad, c->micro_batches, c->isa, (unsigned long)c->seed);
+    world_down(w);
+    return hash;
+}
+
+static struct config config_of(enum strategy s, unsigned ranks) {
+    return (struct config){.ranks = ranks,
+                           .threads = 1,
+                           .strategy = s,
+                           .param = DTYPE_FP32,
+                           .slots = {2, 2},
+                           .micro_batches = 1,
+                           .isa = "plain",
+                           .small = true,
+                           .seed = (uint64_t)time(NULL) * 31 + ranks};
+}
+
+START_TEST(any_number_of_ranks) {
+    struct config c = config_of(strategies[_i % 3], (unsigned)_i / 3 + 1);
+    if (c.ranks == 4 || c.ranks == 2) {
+        c.param = DTYPE_BF16;
+    }
+    run(&c, 3);
+}
+END_TEST
+
+START_TEST(equal_hashes) {
+    const struct kernels *list[3];
+    size_t isas = kernels_available(list);
+    const uint32_t slots[] = {1, 2, 4};
+    uint64_t first = 0;
+    for (unsigned i = 0; i < 3 * 3 * 2 * 2; i++) {
+        struct config c = config_of(strategies[i % 3], 4);
+        c.slots = (struct slots){slots[i / 3 % 3], slots[(i / 3 + 1) % 3]};
+        c.threads = 1 + i / 9 % 2;
+        c.param = i / 18 ? DTYPE_BF16 : DTYPE_FP32;
+        c.isa = list[(i + i / 3 + i / 9) % isas]->isa;
+        uint64_t hash = run(&c, 2);
+        first = i ? first : hash;
+        ck_assert_uint_eq(hash, first);
+    }
+}
+END_TEST
+
+/* Long ranges, which several threads share. */
+START_TEST(large_units) {
+    const struct kernels *list[3];
+    struct config c = config_of(strategies[_i % 3], 2 + (unsigned)_i % 2);
+    c.isa = list[kernels_available(list) - 1]->isa;
+    c.small = false;
+    c.threads = 1 + (unsigned)_i / 3 * 2;
+    c.param = _i < 3 ? DTYPE_BF16 : DTYPE_FP32;
+    run(&c, 2);
+}
+END_TEST
+
+START_TEST(micro_batches) {
+    struct config c = config_of(strategies[_i % 3], 3);
+    c.micro_batches = 1 + (uint32_t)_i / 3;
+    c.slots = (struct slots){1, 1}; /* each slot is used again and again */
+    run(&c, 3);
+}
+END_TEST
+
+START_TEST(eight_ranks_with_one_slot) {
+    struct config c = config_of(strategies[_i], 8);
+    c.slots = (struct slots){1, 1};
+    c.micro_batches = 2;
+    run(&c, 3);
+}
+END_TEST
+
+START_TEST(an_infinite_gradient_skips) {
+    struct config c = config_of(strategies[_i], 3);
+    struct world *w = world_up(&c);
+    world_load(w);
+    world_steps(w, 1);
+    uint64_t before = world_hash(w);
+    w->inf = true;
+    world_steps(w, 1);
+    ck_assert_uint_eq(world_hash(w), before);
+    world_steps(w, 2);
+    ck_assert_uint_eq(world_hash(w), reference_hash(&w->ref));
+    world_down(w);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("steps");
+    TCase *c = tcase_create("steps");
+    tcase_set_timeout(c, 120);
+    tcase_add_loop_test(c, any_number_of_ranks, 0, 12);
+    tcase_add_test(c, equal_hashes);
+    tcase_add_loop_test(c, large_units, 0, 6);
+    tcase_add_loop_test(c, micro_batches, 0, 9);
+    tcase_add_loop_test(c, eight_ranks_with_one_slot, 0, 3);
+    tcase_add_loop_test(c, an_infinite_gradient_skips, 0, 3);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

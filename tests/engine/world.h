@@ -1,0 +1,86 @@
+/* N engines in one process, each with a trainer that follows its plan, and a fake of the protocol
+ * between them. One thread drives all, in an order drawn from a seed; the engines' workers run
+ * freely. What trainers gather, and the parameters in the end, are compared bit for bit with a
+ * plain reference (reference.h) that knows no ranks' memory, slots or threads. */
+#ifndef TEST_ENGINE_WORLD_H
+#define TEST_ENGINE_WORLD_H
+
+#include <pthread.h>
+
+#include "engine/engine.h"
+#include "reference.h"
+
+struct config {
+    unsigned ranks, threads;
+    enum strategy strategy;
+    enum dtype param;
+    struct slots slots;
+    uint32_t micro_batches;
+    const char *isa;
+    uint64_t seed;
+    bool small;          /* a model of a few hundred elements */
+    unsigned compute_us; /* a trainer sleeps so long with each unit it has gathered */
+};
+
+struct trainer {
+    struct world *w;
+    unsigned rank;
+    struct engine *e;
+    uint64_t attachment;
+    const uint8_t *params;
+    float *grads;
+    uint64_t bytes[2];
+    /* of the try */
+    struct fence fence;
+    bool open, wants_void, cancelled;
+    uint32_t op, gathers, reduces; /* next of the plan; calls made */
+    bool asked;                    /* the gather at |op| was asked for */
+    uint32_t gathered, granted;    /* reported */
+    uint64_t *gather_offset, *grant_offset;
+    bool finished, reduced, non_finite;
+    double sum_squares;
+    const uint64_t *checksums;
+    unsigned moves;
+    bool hashed;
+    uint64_t hash, hash_version;
+    unsigned progressed;
+};
+
+struct world {
+    struct config c;
+    struct model model;
+    struct layout layout;
+    const struct kernels *kernels;
+    struct reference ref;
+    struct trainer trainers[LAYOUT_MAX_RANKS];
+    uint64_t random, generation, step, attempt;
+    bool garbage;        /* gradients of this attempt must never count */
+    bool inf;            /* one gradient of this step is infinite */
+    unsigned void_after; /* moves until the attempt is voided; 0: never */
+    unsigned moves;      /* of this attempt */
+    double clip;
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    uint64_t notified; /* under lock */
+};
+
+struct world *world_up(const struct config *c);
+void world_down(struct world *w); /* NULL is allowed */
+
+void world_load(struct world *w);              /* step 0 */
+void world_steps(struct world *w, unsigned n); /* each committed, unless w->inf */
+/* Opens and enters the next step on all ranks, without moving. */
+void world_open(struct world *w);
+/* Runs the open step to its decision. */
+void world_finish_step(struct world *w);
+uint64_t world_hash(struct world *w); /* the ranks' sum; checks the version */
+void world_quiet(struct world *w);    /* until every engine is quiet */
+
+void world_attach(struct world *w, unsigned rank); /* a new attachment, told to the peers */
+void world_connect(struct world *w, unsigned a, unsigned b); /* a maps b's state and gradients */
+void world_maps(struct trainer *t);
+void world_wait(struct world *w, uint64_t seen);
+uint64_t world_seen(struct world *w);
+extern const struct engine_callbacks world_callbacks;
+
+#endif
