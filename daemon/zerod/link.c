@@ -50,7 +50,7 @@ static void on_agreed(struct rank *r) {
         return;
     }
     r->agreed = true;
-    if (memory_allocate(r, &e)) {
+    if (rank_memory_allocate(r, &e)) {
         session_refused(r, e.code, e.text);
         rank_end(r, e.text);
         return;
@@ -111,7 +111,7 @@ static void dispatch(struct rank *r, const Zerod__V1__CoordinatorMessage *m) {
         session_refused(r, m->refused->code, m->refused->text);
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_OFFER:
-        memory_take_offer(r, m->offer);
+        rank_memory_take_offer(r, m->offer);
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_BEGIN:
         on_open_try(r, m->begin);

@@ -134,7 +134,7 @@ static int start(struct rank *r, struct err *e) {
     int holder = opt_given(options, "holder-fd") ? (int)r->options.holder_fd : LIFE_NO_HOLDER;
     uv_loop_init(&r->loop);
     int code = kernels_select(r->options.isa, &r->kernels, e);
-    code = code ? code : memory_records(r, e);
+    code = code ? code : rank_memory_records(r, e);
     code = code ? code : life_start(&r->loop, holder, on_end, r, &r->life, e);
     if (code) {
         return code;
@@ -188,7 +188,7 @@ int main(int argc, char **argv) {
         return EXIT_FAILURE;
     }
     uv_run(&self.loop, UV_RUN_DEFAULT);
-    memory_free(&self);
+    rank_memory_free(&self);
     job_rank_del(self.job);
     rpc_health_free(self.health);
     (void)uv_loop_close(&self.loop);

@@ -10,7 +10,7 @@
 
 #define TAKE_NS INT64_C(10000000000)
 
-int memory_records(struct rank *r, struct err *e) {
+int rank_memory_records(struct rank *r, struct err *e) {
     struct arena *a = &r->records_memory;
     arena_init(a);
     (void)arena_carve(a, sizeof(struct records), 0, &a->lines.fixed);
@@ -21,7 +21,7 @@ int memory_records(struct rank *r, struct err *e) {
     return code;
 }
 
-void memory_free(struct rank *r) {
+void rank_memory_free(struct rank *r) {
     engine_del(r->engine);
     r->engine = NULL;
     layout_free(&r->layout);
@@ -64,7 +64,7 @@ static int offer_to_peers(struct rank *r, bool state, const int *fds, size_t n, 
     return code;
 }
 
-int memory_allocate(struct rank *r, struct err *e) {
+int rank_memory_allocate(struct rank *r, struct err *e) {
     int fds[ENGINE_STATE_FDS];
     struct engine_options o = {
         .rank = (unsigned)r->options.rank,
@@ -84,7 +84,7 @@ int memory_allocate(struct rank *r, struct err *e) {
     return code;
 }
 
-int memory_attach(struct rank *r, struct err *e) {
+int rank_memory_attach(struct rank *r, struct err *e) {
     int code = engine_attach(r->engine, r->attachment, e);
     if (code) {
         return code;
@@ -132,7 +132,7 @@ static void on_taken(void *user, int code, size_t n, const int *fds, const struc
     free(t);
 }
 
-void memory_take_offer(struct rank *r, const Zerod__V1__Offer *o) {
+void rank_memory_take_offer(struct rank *r, const Zerod__V1__Offer *o) {
     if (!r->engine || o->rank >= r->options.world || o->rank == r->options.rank || !o->ticket ||
         o->ticket->token.len != HANDOVER_TOKEN) {
         rank_end(r, "the coordinator relayed an offer that makes no sense");

@@ -100,11 +100,11 @@ void link_send(struct rank *r, const Zerod__V1__DaemonMessage *m);
 void link_send_registration(struct rank *r, const uint8_t *bytes, size_t n);
 
 /* memory.c */
-int memory_records(struct rank *r, struct err *e);  /* before the first grant */
-int memory_allocate(struct rank *r, struct err *e); /* agreed: engine, offers, Ready */
-int memory_attach(struct rank *r, struct err *e);   /* a fresh gradient arena, offered */
-void memory_take_offer(struct rank *r, const Zerod__V1__Offer *o);
-void memory_free(struct rank *r);
+int rank_memory_records(struct rank *r, struct err *e);  /* before the first grant */
+int rank_memory_allocate(struct rank *r, struct err *e); /* agreed: engine, offers, Ready */
+int rank_memory_attach(struct rank *r, struct err *e);   /* a fresh gradient arena, offered */
+void rank_memory_take_offer(struct rank *r, const Zerod__V1__Offer *o);
+void rank_memory_free(struct rank *r);
 
 /* session.c */
 extern const struct grpc_service *session_service(struct rank *r);

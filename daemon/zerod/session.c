@@ -196,7 +196,7 @@ void session_attach(struct session *s) {
     uint64_t bytes[2];
     uint8_t token[HANDOVER_TOKEN];
     r->attachment++;
-    int code = memory_attach(r, &e);
+    int code = rank_memory_attach(r, &e);
     if (code == 0) {
         engine_trainer_fds(r->engine, fds, bytes);
         code = handover_ticket(r->handover, fds, 2, token, &e);
