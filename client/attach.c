@@ -242,16 +242,17 @@ int zerod_attach(const char *address, const struct zerod_model *model, struct ze
 
 /* ---- detach ---- */
 
-static void say_finished(struct zerod *z) {
+static void say_goodbye(struct zerod *z, bool finished) {
     Zerod__V1__TrainerRequest request = ZEROD__V1__TRAINER_REQUEST__INIT;
     Zerod__V1__Detach detach = ZEROD__V1__DETACH__INIT;
+    detach.finished = finished;
     request.call_case = ZEROD__V1__TRAINER_REQUEST__CALL_DETACH;
     request.detach = &detach;
     if (z->state == STATE_DEAD || stream_ask(z, ASKED_DETACH, 0, &request)) {
         return;
     }
     int64_t deadline = clock_ns() + (z->timeout_ns < DETACH_NS ? z->timeout_ns : DETACH_NS);
-    while (!z->answered && !z->refusal.code && z->state != STATE_DEAD) {
+    while (z->asked.kind == ASKED_DETACH && !z->answered && z->state != STATE_DEAD) {
         if (stream_wait(z, deadline)) {
             return;
         }
@@ -268,9 +269,7 @@ void zerod_detach(struct zerod *z, bool finished) {
         destroy(z);
         return;
     }
-    if (finished) {
-        say_finished(z);
-    }
+    say_goodbye(z, finished);
     hang_up(z);
     memory_unmap(&z->params);
     memory_unmap(&z->grads);

@@ -196,7 +196,7 @@ static int begin_eval(struct engine *e, struct err *err) {
                        "the try's first collective, and not within another",
                        step);
     }
-    leases_start_eval(&e->leases, &e->evals);
+    leases_start(&e->leases, &e->evals, true);
     return 0;
 }
 

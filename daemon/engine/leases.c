@@ -30,24 +30,6 @@ void leases_start(struct leases *l, const struct course *course, bool eval) {
     l->launched = l->reported = l->asked = l->held = 0;
 }
 
-void leases_start_eval(struct leases *l, const struct course *course) {
-    assert(l->asked == 0 && l->course);
-    uint32_t same = 0;
-    while (same < l->launched && same < course_total(course) &&
-           course_unit(course, same) == course_unit(l->course, same)) {
-        same++;
-    }
-    for (uint32_t i = 0; i < l->slot_count; i++) {
-        if (l->slots[i].state != LEASE_FREE && l->slots[i].position >= same) {
-            drop(&l->slots[i]);
-        }
-    }
-    l->course = course;
-    l->eval = true;
-    l->launched = same;
-    l->reported = 0;
-}
-
 static struct lease_slot *free_slot(const struct leases *l) {
     for (uint32_t i = 0; i < l->slot_count; i++) {
         if (l->slots[i].state == LEASE_FREE) {
@@ -58,7 +40,7 @@ static struct lease_slot *free_slot(const struct leases *l) {
 }
 
 bool leases_next(const struct leases *l, uint32_t *unit) {
-    if (!l->course || l->launched == course_total(l->course) ||
+    if (!l->course || !l->asked || l->launched == course_total(l->course) ||
         l->launched >= (uint64_t)l->asked + l->ahead || !free_slot(l)) {
         return false;
     }

@@ -38,11 +38,10 @@ void leases_free(struct leases *l);
 
 /* Revokes all and starts |course| (NULL: none) at its beginning. */
 void leases_start(struct leases *l, const struct course *course, bool eval);
-/* Nothing is asked for yet: continues with an eval pass and keeps what was gathered ahead as far as
- * it is what that pass begins with. */
-void leases_start_eval(struct leases *l, const struct course *course);
 
-/* Is there a gather to run next, and a slot for it? leases_launch takes it. */
+/* Is there a gather to run next, and a slot for it? Not before the first is asked for: an eval pass
+ * finds its slots free, and a job that ends gathers nothing for a step that never comes.
+ * leases_launch takes it. */
 bool leases_next(const struct leases *l, uint32_t *unit);
 uint32_t leases_launch(struct leases *l); /* the slot */
 void leases_filled(struct leases *l, uint32_t slot);

@@ -115,6 +115,7 @@ static void on_abort(struct session *s, const Zerod__V1__TrainerRequest *m) {
 
 static void on_detach(struct session *s, const Zerod__V1__TrainerRequest *m) {
     s->detached = true;
+    s->finished = m->detach->finished;
     say_done(s, m->id);
 }
 

@@ -19,6 +19,8 @@
 #include "base/log.h"
 #include "proto/unpack.h"
 
+enum { FAREWELL_MS = 500 };
+
 void session_say(struct session *s, Zerod__V1__TrainerReply *reply) {
     if (s->call && grpc_call_send(s->call, &reply->base) == -ST_RESOURCE_EXHAUSTED) {
         grpc_call_finish(s->call, ST_RESOURCE_EXHAUSTED, "the trainer does not read its answers");
@@ -81,6 +83,38 @@ static void drop(struct session *s) {
     uv_close((uv_handle_t *)&s->death, on_death_closed);
 }
 
+/* A trainer that has finished leaves the try that its last step opened. That is the job's end as
+ * long as the other ranks finish too: only a rank that goes on must hear of it, as an error. So the
+ * try is left open for a moment. */
+
+static void end_farewell(struct rank *r, int code) {
+    char reason[JOB_REASON];
+    if (!r->finishing) {
+        return;
+    }
+    r->finishing = false;
+    uv_timer_stop(&r->farewell);
+    (void)snprintf(
+        reason, sizeof reason,
+        "rank %u's trainer has finished before step %llu, which another rank goes on with",
+        (unsigned)r->options.rank, (unsigned long long)r->last_open.step);
+    job_rank_detached(r->job, code, reason);
+}
+
+static void on_farewell(uv_timer_t *t) {
+    end_farewell(t->data, ST_FAILED_PRECONDITION);
+}
+
+void session_init(struct rank *r) {
+    uv_timer_init(&r->loop, &r->farewell);
+    r->farewell.data = r;
+}
+
+void session_close(struct rank *r) {
+    r->finishing = false;
+    uv_close((uv_handle_t *)&r->farewell, NULL);
+}
+
 static void lose(struct session *s) {
     struct rank *r = s->rank;
     char reason[JOB_REASON];
@@ -99,8 +133,12 @@ static void lose(struct session *s) {
     if (!s->detached && attached) {
         log_info("%s", reason);
     }
+    bool finished = s->finished;
     drop(s);
-    if (attached && !r->ending) {
+    if (attached && !r->ending && finished) {
+        r->finishing = true;
+        uv_timer_start(&r->farewell, on_farewell, FAREWELL_MS, 0);
+    } else if (attached && !r->ending) {
         job_rank_detached(r->job, ST_ABORTED, reason);
     }
 }
@@ -300,6 +338,7 @@ static void register_trainer(struct rank *r, struct grpc_call *call,
         grpc_call_fail(call, &e);
         return;
     }
+    end_farewell(r, ST_ABORTED);
     struct session *s = session_new(r, call, pidfd);
     s->register_id = m->id;
     s->state = r->agreed ? SESSION_WAITING : SESSION_AGREEING;

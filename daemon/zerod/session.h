@@ -18,7 +18,8 @@ struct session {
     pid_t pid;
     int pidfd;
     uv_poll_t death; /* of the trainer, by its pidfd */
-    bool detached;   /* said goodbye */
+    bool detached;   /* said goodbye ... */
+    bool finished;   /* ... for good */
     uint64_t register_id;
 
     bool entered; /* the trainer is in the try |fence| */
