@@ -213,11 +213,12 @@ void job_coordinator_on_vote(struct job_coordinator *c, unsigned rank, const str
                              int64_t now_ns) {
     assert(rank < c->world && v->user_count <= JOB_USER);
     assert(v->rank_cursor_bytes <= JOB_CURSOR && v->shared_cursor_bytes <= JOB_CURSOR);
-    if (c->gone || !c->active || !same_try(&v->fence, &c->fence) || c->voted[rank]) {
+    if (c->gone || !c->active || !same_try(&v->fence, &c->fence) ||
+        (c->voted[rank] && RULE(vote_counts_once))) {
         return;
     }
     PLANT(
-        silence_determines_nothing, if (c->voted_count && now_ns - c->first_vote_ns > 20000) {
+        silence_determines_nothing, if (c->voted_count && now_ns - c->first_vote_ns > 200000) {
             void_try(c, ST_ABORTED, "planted");
             return;
         });

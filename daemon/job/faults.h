@@ -23,6 +23,7 @@ enum job_rule {
     no_vote_below_grant,
     silence_determines_nothing,
     yes_is_final,
+    death_is_a_no,
     records_by_step,
     records_have_crc,
     records_outlive_abort,
@@ -32,6 +33,7 @@ enum job_rule {
     decision_keeps_fence,
     votes_beat_older_decision,
     scalars_decide,
+    vote_counts_once,
     doubt_outlives_generation,
     calls_carry_generation,
     attempt_above_all_opened,
@@ -39,7 +41,6 @@ enum job_rule {
     begin_waits_for_decision,
     begin_waits_for_idle,
     early_begin_is_kept,
-    one_trainer_a_try,
     refused_coordinator_exits,
     job_rules, /* the rest are the simulated engine's */
     tile_through_scratch = job_rules,

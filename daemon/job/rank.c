@@ -39,16 +39,13 @@ void job_rank_del(struct job_rank *j) {
 void rank_open(struct job_rank *j, const struct fence *fence) {
     j->fence = *fence;
     j->stage = STAGE_OPEN;
-    j->said_yes = j->entered = j->inside = j->arrived = j->reduced = false;
+    j->said_yes = j->inside = j->arrived = j->reduced = false;
     j->ops->open(j->ctx, fence);
 }
 
-static bool can_enter(const struct job_rank *j) {
-    return j->begins && j->stage == STAGE_OPEN && (!j->entered || !RULE(one_trainer_a_try));
-}
-
+/* A trainer that left an open try left it doomed, so whoever waits finds one that nobody was in. */
 void rank_enter(struct job_rank *j) {
-    if (!can_enter(j)) {
+    if (!j->begins || j->stage != STAGE_OPEN) {
         return;
     }
     const uint64_t before = j->fence.step - 1;
@@ -61,7 +58,7 @@ void rank_enter(struct job_rank *j) {
         committed.shared_cursor_bytes = decided.shared_cursor_bytes;
     }
     j->begins = false;
-    j->entered = j->inside = true;
+    j->inside = true;
     j->ops->entered(j->ctx, &j->fence, found ? &committed : NULL, j->void_reason);
 }
 
@@ -143,7 +140,7 @@ void job_rank_detached(struct job_rank *j, int code, const char *reason) {
     assert(j->attached);
     const bool inside = j->inside;
     j->attached = j->begins = j->inside = false;
-    if (inside) {
+    if (inside && RULE(death_is_a_no)) {
         PLANT(yes_is_final, j->stage = rank_in_doubt(j) ? STAGE_OPEN : j->stage);
         job_rank_doom(j, code, reason);
     }
@@ -162,15 +159,16 @@ void job_rank_begin(struct job_rank *j) {
     rank_enter(j);
 }
 
-static bool of_the_open_try(const struct job_rank *j, const struct fence *f) {
+/* Its trainer has entered exactly this try. */
+static bool is_current(const struct job_rank *j, const struct fence *f) {
     if (!RULE(calls_carry_generation)) {
         return f->step == j->fence.step && f->attempt == j->fence.attempt;
     }
-    return same_try(f, &j->fence);
+    return j->inside && same_try(f, &j->fence);
 }
 
 int job_rank_check(const struct job_rank *j, const struct fence *fence, struct err *e) {
-    const bool current = of_the_open_try(j, fence) && j->inside;
+    const bool current = is_current(j, fence);
     if (current && j->stage == STAGE_OPEN && !j->arrived) {
         return 0;
     }
@@ -198,7 +196,8 @@ static void refill(struct buf *b, const void *bytes, size_t n) {
 }
 
 void job_rank_step(struct job_rank *j, const struct vote *v) {
-    assert(j->stage == STAGE_OPEN && j->inside && !j->arrived && v->user_count <= JOB_USER);
+    assert(j->stage == STAGE_OPEN && is_current(j, &j->fence) && !j->arrived);
+    assert(v->user_count <= JOB_USER);
     assert(v->rank_cursor_bytes <= JOB_CURSOR && v->shared_cursor_bytes <= JOB_CURSOR);
     j->vote = (struct vote){.scalars = v->scalars,
                             .weight = v->weight == 0 ? 1 : v->weight,

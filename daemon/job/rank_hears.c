@@ -150,7 +150,7 @@ static void next_try(struct job_rank *j, uint64_t generation, const struct decis
     const bool waits = j->inside && j->arrived;
     j->void_reason[0] = 0;
     rank_open(j, &next);
-    j->entered = j->inside = waits;
+    j->inside = waits;
     if (waits) {
         j->ops->stepped(j->ctx, d, &next);
     }

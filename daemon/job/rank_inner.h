@@ -27,7 +27,6 @@ struct job_rank {
     struct fence fence; /* the last try opened in this life; generation 0: none */
     enum stage stage;
     bool said_yes;
-    bool entered; /* a trainer has entered it, whatever became of that trainer */
     bool arrived; /* its step() */
     bool reduced;
     double sum_squares;
@@ -39,7 +38,7 @@ struct job_rank {
     uint64_t attachment;
     bool attached;
     bool begins; /* waits in begin() */
-    bool inside; /* is in the try |fence| and was not told yet that it is over */
+    bool inside; /* is in the try |fence|, and was not told that it is over */
 
     struct kept_begin {
         bool any;

@@ -128,10 +128,13 @@ static bool finish_determined(struct job_coordinator *c, struct err *cause) {
     return true;
 }
 
-/* A try of its own that it had not seen the end of, and what it determined now. */
+/* A try of its own that it had not seen the end of, and what it determined now. Of a step before
+ * the last decision nobody can say any more which of its tries was determined: another coordinator
+ * did. */
 static void tell_outcomes(struct job_coordinator *c, bool determined, const struct err *cause) {
+    const bool known = !c->has_last || c->fence.step >= c->last.fence.step;
     const bool own = c->has_last && fence_compare(&c->last.fence, &c->fence) == 0;
-    if (c->fence.attempt && !own) {
+    if (c->fence.attempt && known && !own) {
         const struct decision d = {.fence = c->fence, .outcome = OUTCOME_ABORT};
         coordinator_tell(c, &d, cause->code, cause->text);
     }
