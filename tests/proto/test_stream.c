@@ -73,10 +73,10 @@ END_TEST
 
 START_TEST(flood_to_a_reader) {
     struct outcome o = {0};
-    pair_unary(&p, ECHO_FLOOD, 5000, "", &o);
+    pair_unary(&p, ECHO_FLOOD, 10000, "", &o); /* more than GRPC_BUFFER_MAX in all */
     ck_assert_int_eq(o.code, ST_OK);
-    ck_assert_uint_eq(o.messages, 5000);
-    ck_assert_uint_eq(o.bytes, (size_t)5000 * FLOOD_BYTES);
+    ck_assert_uint_eq(o.messages, 10000);
+    ck_assert_uint_eq(o.bytes, (size_t)10000 * FLOOD_BYTES);
     ck_assert_uint_gt(p.echo.writable, 0);
 }
 END_TEST
@@ -147,12 +147,13 @@ START_TEST(queue_has_an_end) {
     struct grpc_stream *s = pair_start(&p, ECHO_SINK, &o, -1);
     p.deaf_server = true;
     unsigned sent = 0;
+    ck_assert_int_eq(pair_send(s, GRPC_MESSAGE_MAX + 1, ""), -ST_RESOURCE_EXHAUSTED);
+    ck_assert_uint_eq(grpc_stream_queued(s), 0);
     while (pair_send(s, 1 << 20, "") == 0) {
         sent++;
     }
     ck_assert_uint_eq(sent, 31); /* GRPC_BUFFER_MAX less the prefixes */
     ck_assert_int_eq(pair_send(s, 1 << 20, ""), -ST_RESOURCE_EXHAUSTED);
-    ck_assert_int_eq(pair_send(s, GRPC_MESSAGE_MAX + 1, ""), -ST_RESOURCE_EXHAUSTED);
 }
 END_TEST
 

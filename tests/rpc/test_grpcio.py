@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Stock grpcio drives our server: python3 test_grpcio.py SERVE_HEALTH SOURCE_FOLDER"""
+"""Stock grpcio drives our server, and our client a stock server:
+python3 test_grpcio.py SERVE_HEALTH CALL_STOCK SOURCE_FOLDER"""
 import importlib
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent import futures
 
 import grpc
 
@@ -179,8 +181,51 @@ def iter_later():
         yield item
 
 
+class StockEcho(grpc.GenericRpcHandler):
+    """The methods of tests/proto/echo.h that call_stock uses, served by grpcio."""
+
+    def __init__(self, zerod):
+        def fail(request, context):
+            context.abort(grpc.StatusCode.ABORTED, request.socket_path)
+
+        def hold(request, context):
+            time.sleep(1)
+            return request
+
+        def flood(request, context):
+            for _ in range(len(request.token)):
+                if not context.is_active():
+                    return
+                yield zerod.Ticket(token=bytes(4096))
+
+        io = dict(request_deserializer=zerod.Ticket.FromString,
+                  response_serializer=zerod.Ticket.SerializeToString)
+        unary = grpc.unary_unary_rpc_method_handler
+        self.methods = {
+            "Unary": unary(lambda request, context: request, **io),
+            "Fail": unary(fail, **io),
+            "Hold": unary(hold, **io),
+            "Huge": unary(lambda request, context: zerod.Ticket(token=bytes(5 * MIB)), **io),
+            "Flood": grpc.unary_stream_rpc_method_handler(flood, **io),
+            "Bidi": grpc.stream_stream_rpc_method_handler(lambda requests, context: requests, **io),
+        }
+
+    def service(self, details):
+        return self.methods.get(details.method.removeprefix("/test.Echo/"))
+
+
+def test_our_client(program, folder, zerod):
+    path = f"{folder}/stock"
+    server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[StockEcho(zerod)],
+                         options=[("grpc.max_send_message_length", 16 * MIB)])
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    subprocess.run([program, path], check=True, timeout=60)
+    server.stop(0).wait()
+
+
 def main():
-    program, source = sys.argv[1:3]
+    program, client, source = sys.argv[1:4]
     with tempfile.TemporaryDirectory(prefix="zd-grpcio-") as folder:
         zerod, health = messages(source, folder)
         path = f"{folder}/sock"
@@ -197,6 +242,8 @@ def main():
             test_drain(p, server)
             print("test_drain ok")
             p.channel.close()
+            test_our_client(client, folder, zerod)
+            print("test_our_client ok")
         finally:
             server.kill()
             server.wait()
