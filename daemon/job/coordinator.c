@@ -55,8 +55,7 @@ void job_coordinator_options(struct job_coordinator *c, const struct decide_opti
     c->options = *o;
 }
 
-/* ---- the roster
- * ------------------------------------------------------------------------------------- */
+/* ---- the roster ----------------------------------------------------------------------------- */
 
 void coordinator_ask(struct job_coordinator *c) {
     if (c->joined_count < c->world || !c->news) {
@@ -126,8 +125,7 @@ void job_coordinator_on_refused(struct job_coordinator *c, unsigned rank, uint64
     c->ops->give_up(c->ctx, ST_ABORTED, reason);
 }
 
-/* ---- tries
- * ------------------------------------------------------------------------------------------ */
+/* ---- tries ---------------------------------------------------------------------------------- */
 
 void coordinator_open(struct job_coordinator *c, const struct fence *fence) {
     forget_votes(c);
@@ -177,11 +175,11 @@ static void announce(struct job_coordinator *c, const struct decision *d) {
     }
 }
 
-/* ---- votes
- * ------------------------------------------------------------------------------------------ */
+/* ---- votes ---------------------------------------------------------------------------------- */
 
 static void keep_vote(struct job_coordinator *c, unsigned rank, const struct vote *v) {
     struct vote *kept = &c->votes[rank];
+    PLANT(vote_counts_once, free((void *)(uintptr_t)kept->checksums));
     *kept = *v;
     kept->rank_cursor = kept->shared_cursor = NULL;
     kept->checksums = NULL;
@@ -248,8 +246,7 @@ bool job_coordinator_silent(const struct job_coordinator *c, int64_t now_ns, int
     return true;
 }
 
-/* ---- asking
- * ----------------------------------------------------------------------------------------- */
+/* ---- asking --------------------------------------------------------------------------------- */
 
 struct fence job_coordinator_fence(const struct job_coordinator *c) {
     return c->fence;

@@ -55,8 +55,7 @@ uint64_t cursor_value(const uint8_t *bytes, size_t n) {
     return n ? bytes[0] : 255;
 }
 
-/* ---- what happens next
- * ------------------------------------------------------------------------------ */
+/* ---- what happens next ---------------------------------------------------------------------- */
 
 enum actor { NOBODY, TRAINER, WORKER, DAEMON, COORDINATOR, SUPERVISOR, NETWORK };
 
@@ -94,7 +93,7 @@ static struct next next_event(void) {
 }
 
 static bool happen(const struct next *n) {
-    struct sim_rank *r = &w.ranks[n->index];
+    struct sim_rank *r = &w.ranks[n->actor <= DAEMON ? n->index : 0];
     switch (n->actor) {
     case TRAINER:
         r->trainer_due = later();
@@ -130,7 +129,7 @@ static bool happen_or_die(const struct next *n) {
 static void event(void) {
     const struct next n = next_event();
     w.now = n.due > w.now ? n.due : w.now;
-    w.acting = n.actor == NETWORK ? n.message->rank : n.index;
+    w.acting = n.actor == NETWORK ? n.message->rank : n.actor <= DAEMON ? n.index : RANKS;
     w.idle_since++;
     if (w.faults_left && draw(FAULT_EVERY) == 0 && mishap()) {
         w.faults_left--;
@@ -147,8 +146,7 @@ static void event(void) {
     }
 }
 
-/* ---- a walk
- * ----------------------------------------------------------------------------------------- */
+/* ---- a walk --------------------------------------------------------------------------------- */
 
 /* Fresh memory, without writing zeros over cursors that no length names. */
 static void fresh(struct records *records) {
