@@ -18,8 +18,14 @@ void link_send(struct rank *r, const Zerod__V1__DaemonMessage *m) {
     }
 }
 
+/* A trainer may be quicker than our dialling: its model then waits for the stream. */
 void link_send_registration(struct rank *r, const uint8_t *bytes, size_t n) {
     Zerod__V1__DaemonMessage m = ZEROD__V1__DAEMON_MESSAGE__INIT;
+    if (!r->stream) {
+        buf_free(&r->unsent);
+        buf_append(&r->unsent, bytes, n);
+        return;
+    }
     m.what_case = ZEROD__V1__DAEMON_MESSAGE__WHAT_REGISTRATION;
     m.registration = (ProtobufCBinaryData){n, (uint8_t *)bytes};
     link_send(r, &m);
@@ -181,6 +187,10 @@ static void try_to_dial(uv_timer_t *t) {
     r->stream = grpc_client_start(rpc_dial_client(r->dial), "/zerod.v1.Coordinator/Join", &handlers,
                                   r, GRPC_NEVER, clock_ns());
     say_hello(r);
+    if (buf_unread(&r->unsent)) {
+        link_send_registration(r, buf_bytes(&r->unsent), buf_unread(&r->unsent));
+        buf_free(&r->unsent);
+    }
 }
 
 void link_start(struct rank *r) {
@@ -191,6 +201,7 @@ void link_start(struct rank *r) {
 }
 
 void link_close(struct rank *r) {
+    buf_free(&r->unsent);
     uv_close((uv_handle_t *)&r->redial, NULL);
     if (r->dial) {
         rpc_dial_close(r->dial);

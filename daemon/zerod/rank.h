@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/buf.h"
 #include "device/arena.h"
 #include "engine/engine.h"
 #include "job/rank.h"
@@ -61,6 +62,7 @@ struct rank {
     struct grpc_stream *stream;
     uv_timer_t redial;
     int64_t dial_until_ns;
+    struct buf unsent;      /* a registration that waits for the stream */
     struct fence last_open; /* as the last try was opened, for status */
 
     /* memory.c */
