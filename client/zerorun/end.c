@@ -112,6 +112,7 @@ void end_job(struct job *j, enum ending how, int signal) {
         grace(j, TRAINER_GRACE_MS);
         break;
     case ENDING_DONE:
+        talk_quarantine(j->talk);
         drain_daemons(j, DRAIN_GRACE_MS);
         break;
     case ENDING_DAEMONS:

@@ -150,11 +150,17 @@ static void daemon_exited(struct member *m, const struct process_end *end) {
              process_end_text(member_name(m, name), end, text, sizeof text));
 }
 
+/* After a job that is done, processes that see others go first may complain and say so with a
+ * status of 1; a crash, or a sanitizer's status, is another matter. */
+static bool ended_badly(const struct process_end *end) {
+    return end->killed ? end->code != SIGTERM : end->code > 1;
+}
+
 static void exited_while_ending(struct member *m, const struct process_end *end) {
     struct job *j = m->job;
-    bool failed = m->kind != TRAINER && (end->killed || end->code);
-    if (failed && j->ending == ENDING_DONE) {
+    if (j->ending == ENDING_DONE && ended_badly(end)) {
         char name[32], text[128];
+        talk_release(j->talk, m);
         screen_say("%s after the job was done",
                    process_end_text(member_name(m, name), end, text, sizeof text));
         j->status = 1;

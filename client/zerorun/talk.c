@@ -21,7 +21,7 @@ struct talk {
     uv_loop_t *loop;
     uv_timer_t timer;
     struct line *first, **end;
-    bool silent;
+    bool silent, quarantine;
 };
 
 struct talk *talk_new(uv_loop_t *loop) {
@@ -37,7 +37,29 @@ static void closed(uv_handle_t *handle) {
     free(handle->data);
 }
 
+/* Prints |owner|'s lines; the others stay, or are dropped. */
+static void sift(struct talk *t, const void *owner, bool drop_others) {
+    struct line **at = &t->first;
+    while (*at) {
+        struct line *l = *at;
+        bool print = l->owner == owner;
+        if (!print && !drop_others) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
+        if (print) {
+            screen_write(l->fd, l->text, l->n);
+        }
+        free(l);
+    }
+    t->end = at;
+}
+
 void talk_close(struct talk *t) {
+    if (t->quarantine) {
+        sift(t, NULL, true);
+    }
     talk_flush(t);
     t->silent = true;
     uv_close((uv_handle_t *)&t->timer, closed);
@@ -80,7 +102,7 @@ static void hold(struct talk *t, const void *owner, int fd, const char *prefix, 
     l->text[before + n] = '\n';
     *t->end = l;
     t->end = &l->next;
-    if (!uv_is_active((uv_handle_t *)&t->timer)) {
+    if (!t->quarantine && !uv_is_active((uv_handle_t *)&t->timer)) {
         (void)uv_timer_start(&t->timer, on_due, TALK_DELAY_MS, 0);
     }
 }
@@ -132,19 +154,18 @@ void talk_flush(struct talk *t) {
 }
 
 void talk_first_cause(struct talk *t, const void *owner) {
-    struct line **at = &t->first;
-    while (*at) {
-        struct line *l = *at;
-        if (l->owner == owner) {
-            at = &l->next;
-        } else {
-            *at = l->next;
-            free(l);
-        }
-    }
-    t->end = at;
-    talk_flush(t);
+    sift(t, owner, true);
+    (void)uv_timer_stop(&t->timer);
     t->silent = true;
+}
+
+void talk_quarantine(struct talk *t) {
+    talk_flush(t);
+    t->quarantine = true;
+}
+
+void talk_release(struct talk *t, const void *owner) {
+    sift(t, owner, false);
 }
 
 void talk_silence(struct talk *t) {

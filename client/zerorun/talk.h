@@ -26,7 +26,8 @@ struct speaker {
 };
 
 struct talk *talk_new(uv_loop_t *loop);
-void talk_close(struct talk *t); /* prints what is held; frees when the loop has closed its timer */
+/* Prints what is held, but for a quarantine; frees when the loop has closed its timer. */
+void talk_close(struct talk *t);
 
 void talk_hear(struct talk *t, struct speaker *s, const char *bytes, size_t n);
 void talk_end(struct talk *t, struct speaker *s); /* an unfinished last line gets its end */
@@ -37,5 +38,8 @@ void talk_flush(struct talk *t); /* prints everything now */
 /* Prints |owner|'s held lines, drops all others, and all that comes from now on. */
 void talk_first_cause(struct talk *t, const void *owner);
 void talk_silence(struct talk *t); /* drops what comes from now on */
+/* Prints what is held; what comes from now on is only printed by talk_release of its owner. */
+void talk_quarantine(struct talk *t);
+void talk_release(struct talk *t, const void *owner);
 
 #endif

@@ -155,7 +155,7 @@ class Bench:
         self.tmp = os.path.join(self.folder, "t")
         os.mkdir(self.tmp)
         self.environment = {**os.environ, "ZEROD_E2E": self.mark, "TMPDIR": self.tmp,
-                            "ASAN_OPTIONS": "abort_on_error=0", "TSAN_OPTIONS": "halt_on_error=1"}
+                            "ASAN_OPTIONS": "exitcode=99", "TSAN_OPTIONS": "exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
         for name in ("ZEROD_ISA", "ZEROD_COORDINATOR", "RANK", "WORLD_SIZE", "OMP_NUM_THREADS",
                      "OPENBLAS_NUM_THREADS"):
             self.environment.pop(name, None)
