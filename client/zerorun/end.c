@@ -11,7 +11,6 @@ enum {
 
 static void signal_trainers(struct job *j, int signal) {
     for (unsigned r = 0; r < j->ranks; r++) {
-        (void)uv_timer_stop(&j->trainers[r].pause);
         if (j->trainers[r].process) {
             process_signal(j->trainers[r].process, signal);
         }

@@ -1,3 +1,10 @@
+/* What follows from what.
+ *
+ * The first cause: when a process dies, others see it at once through their sockets, complain, and
+ * exit with a status, and their exits may be seen here before the death itself. So a death by a
+ * signal counts at once, an exit with a status after a pause in which a death may turn up. Among
+ * daemons that all exited the one that complained first is the cause, and a trainer's exit counts
+ * only when no daemon did. */
 #include "job.h"
 
 #include <errno.h>
@@ -16,8 +23,8 @@
 #include "screen.h"
 
 enum {
-    RESTART_PAUSE_MS = 100, /* after an exit with a status: its daemon may be what died */
-    TRAINER_USAGE = 2,      /* exit status of a trainer that a restart cannot help */
+    PAUSE_MS = 100,    /* in which a first cause may turn up */
+    TRAINER_USAGE = 2, /* exit status of a trainer that a restart cannot help */
 };
 
 const char *member_name(const struct member *m, char text[static 32]) {
@@ -62,18 +69,6 @@ static bool trainers_finished(const struct job *j) {
     return true;
 }
 
-static void restart(struct member *m) {
-    struct job *j = m->job;
-    struct err e;
-    if ((j->phase == JOB_RUNNING || j->phase == JOB_STARTING) && start_trainer(j, m->rank, &e)) {
-        job_fail(j, "trainer of rank %u: %s", m->rank, e.text);
-    }
-}
-
-static void on_pause_over(uv_timer_t *timer) {
-    restart(timer->data);
-}
-
 /* The step that is being tried, as far as the coordinator has told. */
 static uint64_t current_step(const struct job *j) {
     return j->progress.steps ? j->progress.last_step + 1 : j->progress.loaded ? 1 : 0;
@@ -102,17 +97,28 @@ static void trainer_died(struct member *m, const struct process_end *end) {
              " of %" PRIu64 ")",
              text, step, attempt, j->restarts, j->o->max_restarts);
     recover_begin(j, m->rank, step, now);
-    if (end->killed) {
-        restart(m);
-    } else {
-        (void)uv_timer_start(&m->pause, on_pause_over, RESTART_PAUSE_MS, 0);
+    struct err e;
+    if (start_trainer(j, m->rank, &e)) {
+        job_fail(j, "trainer of rank %u: %s", m->rank, e.text);
+    }
+}
+
+static void on_trainer_weighed(uv_timer_t *timer) {
+    struct member *m = timer->data;
+    if (!m->job->suspects && m->job->phase != JOB_ENDING) {
+        trainer_died(m, &m->end);
     }
 }
 
 static void trainer_exited(struct member *m, const struct process_end *end) {
     struct job *j = m->job;
-    if (end->killed || end->code) {
+    if (end->killed) {
         trainer_died(m, end);
+        return;
+    }
+    if (end->code) {
+        m->end = *end;
+        (void)uv_timer_start(&m->pause, on_trainer_weighed, PAUSE_MS, 0);
         return;
     }
     m->finished = true;
@@ -143,11 +149,45 @@ void job_collected(struct job *j, const struct err *failure) {
 
 /* ---- what follows from an exit ---- */
 
-static void daemon_exited(struct member *m, const struct process_end *end) {
+static void blame(struct member *m, const struct process_end *end) {
     char name[32], text[128];
     talk_first_cause(m->job->talk, m);
     job_fail(m->job, "%s: the job ends",
              process_end_text(member_name(m, name), end, text, sizeof text));
+}
+
+/* Does |a| come before |b| as a cause? */
+static bool earlier(const struct member *a, const struct member *b) {
+    size_t place_a = talk_place(a->job->talk, a), place_b = talk_place(b->job->talk, b);
+    return place_a != place_b ? place_a < place_b : a->suspect < b->suspect;
+}
+
+static void on_daemons_weighed(uv_timer_t *timer) {
+    struct job *j = ((struct member *)timer->data)->job;
+    struct member *cause = j->coordinator.suspect ? &j->coordinator : NULL;
+    for (unsigned r = 0; r < j->ranks; r++) {
+        struct member *m = &j->daemons[r];
+        if (m->suspect && (!cause || earlier(m, cause))) {
+            cause = m;
+        }
+    }
+    if (j->phase != JOB_ENDING) {
+        blame(cause, &cause->end);
+    }
+}
+
+static void daemon_exited(struct member *m, const struct process_end *end) {
+    struct job *j = m->job;
+    if (end->killed) {
+        blame(m, end);
+        return;
+    }
+    m->end = *end;
+    m->suspect = ++j->suspects;
+    if (j->suspects == 1) {
+        talk_pause(j->talk);
+        (void)uv_timer_start(&m->pause, on_daemons_weighed, PAUSE_MS, 0);
+    }
 }
 
 /* After a job that is done, processes that see others go first may complain and say so with a

@@ -6,9 +6,9 @@
  *     ENDING      processes are being ended, in the way that `enum ending` says
  *
  * Everything happens on one libuv loop. The death of a daemon or of the coordinator ends the job
- * with one message naming it. Files: job.c (what follows from what), begin.c, start.c (command
- * lines, environment), end.c, recover.c (how long a replacement took), collect.c (asking),
- * report.c. */
+ * with one message naming it; job.c says how the first cause is told from what followed. Files:
+ * job.c (what follows from what), begin.c, start.c (command lines, environment), end.c, recover.c
+ * (how long a replacement took), collect.c (asking), report.c. */
 #ifndef ZD_ZERORUN_JOB_H
 #define ZD_ZERORUN_JOB_H
 
@@ -44,7 +44,9 @@ struct member {
     char address[FOLDER_PATH]; /* of a coordinator's or daemon's socket */
     bool seen;                 /* a trainer that was started once */
     bool finished;             /* a trainer that exited with 0 */
-    uv_timer_t pause;          /* trainers: before a restart */
+    struct process_end end;    /* of a process whose exit is being weighed */
+    uv_timer_t pause;          /* until then */
+    unsigned suspect;          /* a daemon's place among such exits, from 1; 0: not one */
 };
 
 struct job {
@@ -60,6 +62,7 @@ struct job {
     unsigned ranks;
     struct member coordinator, *daemons, *trainers;
     unsigned running; /* processes */
+    unsigned suspects;
     uint64_t restarts;
     struct talk *talk;
     struct progress progress;

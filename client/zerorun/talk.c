@@ -21,7 +21,7 @@ struct talk {
     uv_loop_t *loop;
     uv_timer_t timer;
     struct line *first, **end;
-    bool silent, quarantine;
+    bool silent, paused, quarantine;
 };
 
 struct talk *talk_new(uv_loop_t *loop) {
@@ -102,7 +102,7 @@ static void hold(struct talk *t, const void *owner, int fd, const char *prefix, 
     l->text[before + n] = '\n';
     *t->end = l;
     t->end = &l->next;
-    if (!t->quarantine && !uv_is_active((uv_handle_t *)&t->timer)) {
+    if (!t->paused && !t->quarantine && !uv_is_active((uv_handle_t *)&t->timer)) {
         (void)uv_timer_start(&t->timer, on_due, TALK_DELAY_MS, 0);
     }
 }
@@ -151,6 +151,22 @@ void talk_flush(struct talk *t) {
         print_first(t);
     }
     (void)uv_timer_stop(&t->timer);
+    t->paused = false;
+}
+
+void talk_pause(struct talk *t) {
+    (void)uv_timer_stop(&t->timer);
+    t->paused = true;
+}
+
+size_t talk_place(const struct talk *t, const void *owner) {
+    size_t place = 0;
+    for (const struct line *l = t->first; l; l = l->next, place++) {
+        if (l->owner == owner) {
+            return place;
+        }
+    }
+    return SIZE_MAX;
 }
 
 void talk_first_cause(struct talk *t, const void *owner) {

@@ -35,6 +35,9 @@ void talk_end(struct talk *t, struct speaker *s); /* an unfinished last line get
 void talk_say(struct talk *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void talk_flush(struct talk *t); /* prints everything now */
+void talk_pause(struct talk *t); /* prints nothing more by itself, until one of these is called */
+/* How many lines are held before |owner|'s first; SIZE_MAX: it has none. */
+size_t talk_place(const struct talk *t, const void *owner);
 /* Prints |owner|'s held lines, drops all others, and all that comes from now on. */
 void talk_first_cause(struct talk *t, const void *owner);
 void talk_silence(struct talk *t); /* drops what comes from now on */

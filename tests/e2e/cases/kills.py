@@ -31,14 +31,14 @@ def killed(bench, strategy, phase, k):
     same(got, want)
     equal(got["restarts"], 1, "restarts")
     check("signal 9" in got["err"] and "rank 1" in got["err"], "the death is not reported:\n" + got["err"])
-    voids = got["attempts"] - want["attempts"]
+    # The try after it may be void too: it may be open already when the death is known.
+    void = f"step {AT}, attempt 1 is void" in got["err"]
     if phase == "apply":
-        equal(voids, 0, "void tries after a death in apply: all had voted, the step stands")
-    elif phase == "voted":
-        check(voids in (0, 1), f"{voids} void tries after a death in voted")
-    else:
-        equal(voids, 1, f"void tries after a death in {phase}")
-        check("void" in got["err"], "no word of the void try:\n" + got["err"])
+        check(not void, "all had voted, but the step was void:\n" + got["err"])
+    elif phase != "voted":  # there the rule decides
+        check(void, f"a death in {phase} did not void the try:\n" + got["err"])
+        equal(got["attempts"], want["attempts"] + 1, "tries")
+    check(got["attempts"] <= want["attempts"] + 2, f"{got['attempts']} tries, {want['attempts']} undisturbed")
     ms = got["recoveries"][0]["kill_to_first_gather_ms"]
     bench.note(f"{ms:.0f} ms from the kill to the first gather" if ms is not None else "no gather followed")
 

@@ -102,7 +102,6 @@ def garbage(bench):
             send(socket.SOCK_SEQPACKET, path, chooser.randbytes(size))
     at = bench.status(job)["job"]["steps"]
     job.step_reached(at + 3)
-    equal(bench.status(job)["job"]["attempts"], bench.status(job)["job"]["attempts"], "attempts")
     check("void" not in job.err() and "restart" not in job.err(), job.err())
     finish(job)
 
