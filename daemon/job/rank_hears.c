@@ -9,8 +9,10 @@ static void refuse(struct job_rank *j) {
     j->ops->refuse(j->ctx, j->granted, j->granted_to);
 }
 
+/* A doomed try's were dropped when it was doomed; one that was voted YES for is open in the engine
+ * until it is determined. */
 static void drop_operations(struct job_rank *j) {
-    if (j->stage == STAGE_OPEN) {
+    if (j->stage == STAGE_OPEN || rank_in_doubt(j)) {
         j->ops->cancel(j->ctx, &j->fence);
     }
 }

@@ -34,10 +34,14 @@ static bool is_current(struct session *s, const Zerod__V1__TrainerRequest *m) {
     return s->entered && fence_equal(&f, &s->fence) && job_rank_check(s->rank->job, &f, NULL) == 0;
 }
 
-static void drill_here(struct session *s, enum drill_phase phase) {
-    if (drill_due(&s->rank->drill, (unsigned)s->rank->options.rank, phase, &s->fence)) {
-        drill_kill(&s->rank->drill, s->pidfd);
+/* True: the trainer was killed here, and what it may have sent before is not looked at. */
+static bool drill_here(struct session *s, enum drill_phase phase) {
+    if (!drill_due(&s->rank->drill, (unsigned)s->rank->options.rank, phase, &s->fence)) {
+        return false;
     }
+    drill_kill(&s->rank->drill, s->pidfd);
+    session_lose(s, "died in a drill");
+    return true;
 }
 
 static uint32_t plan_middle(const struct rank *r, enum plan_kind kind) {
@@ -51,8 +55,9 @@ static uint32_t plan_middle(const struct rank *r, enum plan_kind kind) {
 
 static void on_gather(struct session *s, const Zerod__V1__TrainerRequest *m) {
     struct err e = {0};
-    if (!s->eval && s->gathers_asked == plan_middle(s->rank, PLAN_GATHER)) {
-        drill_here(s, DRILL_GATHER);
+    if (!s->eval && s->gathers_asked == plan_middle(s->rank, PLAN_GATHER) &&
+        drill_here(s, DRILL_GATHER)) {
+        return;
     }
     int code = engine_gather(s->rank->engine, m->gather->unit, &e);
     if (code == -ST_RESOURCE_EXHAUSTED) {
@@ -72,15 +77,16 @@ static void on_one_way(struct session *s, uint64_t id, uint64_t unit, engine_cal
 }
 
 static void on_release(struct session *s, const Zerod__V1__TrainerRequest *m) {
-    if (!s->eval && s->gathers_asked == plan_middle(s->rank, PLAN_GATHER)) {
-        drill_here(s, DRILL_COMPUTE);
+    if (!s->eval && s->gathers_asked == plan_middle(s->rank, PLAN_GATHER) &&
+        drill_here(s, DRILL_COMPUTE)) {
+        return;
     }
     on_one_way(s, m->id, m->release->unit, engine_release);
 }
 
 static void on_reduce(struct session *s, const Zerod__V1__TrainerRequest *m) {
-    if (s->reduces_asked++ == plan_middle(s->rank, PLAN_REDUCE)) {
-        drill_here(s, DRILL_REDUCE);
+    if (s->reduces_asked++ == plan_middle(s->rank, PLAN_REDUCE) && drill_here(s, DRILL_REDUCE)) {
+        return;
     }
     on_one_way(s, m->id, m->reduce->unit, engine_reduce);
 }

@@ -7,6 +7,7 @@
 #include "zerod/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ static void on_death_closed(uv_handle_t *h) {
 }
 
 static bool process_lives(const struct session *s) {
-    return syscall(SYS_pidfd_send_signal, s->pidfd, 0, NULL, 0) == 0;
+    struct pollfd dead = {.fd = s->pidfd, .events = POLLIN}; /* also when it is a zombie still */
+    return poll(&dead, 1, 0) == 0;
 }
 
 static void kill_trainer_group(const struct session *s) {
@@ -143,16 +145,19 @@ static void lose(struct session *s) {
     }
 }
 
-static void on_death(uv_poll_t *p, int status, int events) {
-    struct session *s = p->data;
-    (void)status;
-    (void)events;
+void session_lose(struct session *s, const char *text) {
     struct grpc_call *call = s->call;
-    uv_poll_stop(p);
     lose(s);
     if (call) {
-        grpc_call_finish(call, ST_ABORTED, "the trainer's process is gone");
+        grpc_call_finish(call, ST_ABORTED, text);
     }
+}
+
+static void on_death(uv_poll_t *p, int status, int events) {
+    (void)status;
+    (void)events;
+    uv_poll_stop(p);
+    session_lose(p->data, "the trainer's process is gone");
 }
 
 void session_end(struct rank *r, bool kill_trainer, const char *reason) {

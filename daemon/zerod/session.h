@@ -38,6 +38,8 @@ struct session {
 /* session.c */
 void session_say(struct session *s, Zerod__V1__TrainerReply *reply);
 void session_refuse(struct session *s, uint64_t id, int code, const char *text, bool is_void);
+/* Ends the attachment of a trainer that is dead; |s| is gone then. */
+void session_lose(struct session *s, const char *text);
 /* The answer to Register once memory is there: attaches. */
 void session_attach(struct session *s);
 

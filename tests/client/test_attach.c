@@ -81,7 +81,7 @@ START_TEST(attach_maps_the_memory) {
     ck_assert_int_eq(zerod_attach(NULL, fake_model(), &z, &error), 0);
     ck_assert_uint_eq(zerod_attachment(z), 2);
     zerod_detach(z, false);
-    ck_assert_uint_eq(f->got[ZEROD__V1__TRAINER_REQUEST__CALL_DETACH], 1);
+    ck_assert_uint_eq(f->got[ZEROD__V1__TRAINER_REQUEST__CALL_DETACH], 2);
     fake_wait_ended(f, 2);
     fake_stop(f);
     zerod_detach(NULL, true);

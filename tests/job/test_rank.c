@@ -347,7 +347,7 @@ END_TEST
 START_TEST(a_voided_yes_is_told) {
     in_doubt();
     begin_again(1, 0, 2, ST_ABORTED, "rank 0 said no");
-    expect("voided 1.0.1 ABORTED rank 0 said no; open 1.0.2; ");
+    expect("cancel 1.0.1; voided 1.0.1 ABORTED rank 0 said no; open 1.0.2; ");
     job_rank_begin(j);
     step("cur0");
     reduced(1, 0, 2);
