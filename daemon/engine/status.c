@@ -30,3 +30,10 @@ void engine_status(const struct engine *const_e, struct engine_status *s) {
     s->formula.rounding = s->measured.rounding;
     s->formula.fixed = s->measured.fixed;
 }
+
+void engine_sent(const struct engine *const_e, struct traffic *sent) {
+    struct engine *e = (struct engine *)(uintptr_t)const_e;
+    pthread_mutex_lock(&e->lock);
+    e->comm->ops->sent(e->comm, sent);
+    pthread_mutex_unlock(&e->lock);
+}

@@ -31,7 +31,7 @@ static Zerod__V1__Traffic traffic_to_message(const struct traffic *t) {
 struct parts {
     Zerod__V1__Fence fence;
     Zerod__V1__Memory measured, formula;
-    Zerod__V1__Traffic sent, per_step, ddp;
+    Zerod__V1__Traffic sent, last_step, per_step, ddp;
 };
 
 static void fill_engine(struct rank *r, Zerod__V1__RankStatus *m, struct parts *p) {
@@ -44,11 +44,13 @@ static void fill_engine(struct rank *r, Zerod__V1__RankStatus *m, struct parts *
     p->measured = memory_to_message(&s.measured);
     p->formula = memory_to_message(&s.formula);
     p->sent = traffic_to_message(&s.sent);
+    p->last_step = traffic_to_message(&r->sent_last_step);
     p->per_step = traffic_to_message(&per_step);
     p->ddp = traffic_to_message(&ddp);
     m->measured = &p->measured;
     m->formula = &p->formula;
     m->sent = &p->sent;
+    m->sent_last_step = &p->last_step;
     m->sent_per_step_formula = &p->per_step;
     m->sent_per_step_ddp = &p->ddp;
     m->memory_total = s.total_bytes + r->records_memory.bytes;

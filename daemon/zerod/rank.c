@@ -89,9 +89,24 @@ static void op_cancel(void *ctx, const struct fence *f) {
     uv_async_send(&r->work);
 }
 
+/* Nobody reads this rank's memory at a decision: before it all reads of the try are done, after it
+ * peers wait for our part of the update. So the difference of two is what a step sent. */
+static void count_step(struct rank *r) {
+    struct traffic now, *before = &r->sent, *step = &r->sent_last_step;
+    engine_sent(r->engine, &now);
+    step->all_gather_elements = now.all_gather_elements - before->all_gather_elements;
+    step->all_gather_bytes = now.all_gather_bytes - before->all_gather_bytes;
+    step->reduce_scatter_elements = now.reduce_scatter_elements - before->reduce_scatter_elements;
+    step->reduce_scatter_bytes = now.reduce_scatter_bytes - before->reduce_scatter_bytes;
+    step->all_reduce_elements = now.all_reduce_elements - before->all_reduce_elements;
+    step->all_reduce_bytes = now.all_reduce_bytes - before->all_reduce_bytes;
+    r->sent = now;
+}
+
 static void op_apply(void *ctx, const struct decision *d) {
     struct rank *r = ctx;
     r->in_doubt = false;
+    count_step(r);
     r->steps += d->fence.step > 0;
     if (drill_due(&r->drill, (unsigned)r->options.rank, DRILL_APPLY, &d->fence) && r->session) {
         drill_kill(&r->drill, r->session->pidfd);

@@ -85,8 +85,9 @@ struct rank {
     struct waits waits;
     struct drill drill;
 
-    struct grpc_call *hash_call; /* a Hash that waits for the engine */
-    uint64_t steps;              /* determined training steps */
+    struct grpc_call *hash_call;         /* a Hash that waits for the engine */
+    uint64_t steps;                      /* determined training steps */
+    struct traffic sent, sent_last_step; /* at the last decision; since the one before it */
 };
 
 /* main.c: ends the process in order; the first cause counts and is logged. |reason| NULL: a wanted
