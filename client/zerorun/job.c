@@ -84,6 +84,10 @@ static void trainer_died(struct member *m, const struct process_end *end) {
         job_fail(j, "%s: it cannot work like this and is not started again", text);
         return;
     }
+    if (!end->killed && !j->progress.loaded) {
+        job_fail(j, "%s before the initial values were loaded: not started again", text);
+        return;
+    }
     if (j->restarts >= j->o->max_restarts) {
         job_fail(j, "%s, and the job's %" PRIu64 " restarts are used up", text, j->o->max_restarts);
         return;

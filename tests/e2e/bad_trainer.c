@@ -184,14 +184,10 @@ static int finish(const struct zerod_try *t) {
     return rc;
 }
 
-static int load(const struct zerod_try *t) {
+static int load(void) {
     const void *p;
-    if (is("early-gather") && t->attempt == 1 && rank == WRONG_RANK) {
-        int rc = zerod_gather(z, EMBED, &p);
-        if (rc) {
-            return rc;
-        }
-        fail("a gather before the initial values were loaded succeeded");
+    if (is("early-gather") && rank == WRONG_RANK && !told) { /* refused; the try stays open */
+        expect(zerod_gather(z, EMBED, &p), ZEROD_FAILED_PRECONDITION, ZEROD_FAILED_PRECONDITION);
     }
     for (uint32_t u = 0; u < UNITS; u++) {
         bool differs = is("other-values") && rank == WRONG_RANK && u == BODY;
@@ -228,12 +224,11 @@ static int ends_with(void) {
 }
 
 static bool ends_a_try(void) {
-    return is("leaves-plan") || is("leaks-lease") || is("other-lr") || is("early-gather") ||
-           is("aborts");
+    return is("leaves-plan") || is("leaks-lease") || is("other-lr") || is("aborts");
 }
 
 static unsigned must_be_told(void) {
-    if (is("holds-all") || is("second")) {
+    if (is("holds-all") || is("second") || is("early-gather")) {
         return rank == WRONG_RANK;
     }
     return is("good") ? 0 : 1;
@@ -244,9 +239,16 @@ static void voided(int rc) {
         say(rc, zerod_last_error(z)->text);
         exit(1); /* the job cannot go on */
     }
-    /* Who only hears of another's leak or early gather may be told ABORTED. */
-    bool only_hears = rank != WRONG_RANK && (is("leaks-lease") || is("early-gather"));
+    bool only_hears = rank != WRONG_RANK && is("leaks-lease"); /* may be told ABORTED */
     expect(rc, ends_with(), only_hears ? ZEROD_ABORTED : ends_with());
+}
+
+/* Whoever was between two calls when the try became void hears of it here. */
+static void hear(const struct zerod_try *t) {
+    if (ends_a_try() && told == 0 && t->void_reason && *t->void_reason) {
+        say(ends_with(), t->void_reason);
+        told++;
+    }
 }
 
 static void run(void) {
@@ -260,6 +262,7 @@ static void run(void) {
         if (t.step > STEPS) {
             return;
         }
+        hear(&t);
         uint64_t before = 0;
         if (t.rank_cursor_bytes == sizeof before) {
             memcpy(&before, t.rank_cursor, sizeof before);
@@ -268,11 +271,9 @@ static void run(void) {
             fail("step %llu has the cursor of step %llu", (unsigned long long)t.step,
                  (unsigned long long)before);
         }
-        rc = t.loading ? load(&t) : train(&t);
+        rc = t.loading ? load() : train(&t);
         if (rc) {
             voided(rc);
-        } else if (is("aborts") && now(&t)) {
-            told++; /* its own abort: no call fails */
         }
     }
 }

@@ -78,6 +78,6 @@ def random_moments(bench):
 
 @case("kills/restarts_used_up", seconds=5)
 def restarts_used_up(bench):
-    text = bench.fail(2, "zero2", ["/bin/sh", "-c", "exit 3"], max_restarts=2)
-    check("restarts are used up" in text and "status 3" in text, text)
+    text = bench.fail(2, "zero2", ["/bin/sh", "-c", "kill -SEGV $$"], max_restarts=2)
+    check("restarts are used up" in text and "signal 11" in text, text)
     equal(text.count("starting it again"), 2, "restarts said")

@@ -36,7 +36,7 @@ def long_path(bench):
 @case("wrong/data_missing")
 def data_missing(bench):
     text = bench.fail(2, "zero3", bench.gpt(data="/no/such/text"))
-    mentions(text, "/no/such/text", "No such file", "status 2")
+    mentions(text, "/no/such/text", "No such file", "not started again")
 
 
 @case("wrong/too_little_memory")
@@ -60,7 +60,7 @@ def bad(bench, mode, parts, code=1, ranks=2, strategy="zero3", **options):
 
 
 case("wrong/other_shape", mode="other-shape", parts=("rank 1", "body.weight", "[24, 16]", "[16, 16]"))(bad)
-case("wrong/other_initial_values", mode="other-values", parts=("body", "rank 1"))(bad)
+case("wrong/other_initial_values", mode="other-values", parts=("unit", "rank 0 and rank 1", "initial values"))(bad)
 
 # These go on: the call that was wrong fails, on every rank where it must, and the step is redone. The trainer prints
 # what it was told and exits with an error if it was told something else.
