@@ -60,8 +60,8 @@ void engine_del(struct engine *e); /* stops the threads, frees all; NULL is allo
  * them. */
 void *engine_records(struct engine *e);
 
-/* ---- memory hand-over
- * ------------------------------------------------------------------------------ Descriptors stay
+/* ---- memory hand-over ----
+ * Descriptors stay
  * the engine's (callers send or dup them). */
 
 enum { ENGINE_STATE_FDS = 2 };
@@ -86,8 +86,7 @@ int engine_peer_state(struct engine *e, unsigned rank, int fds[ENGINE_STATE_FDS]
 int engine_peer_grads(struct engine *e, unsigned rank, uint64_t attachment, int fd,
                       struct err *err);
 
-/* ---- the protocol above
- * --------------------------------------------------------------------------- */
+/* ---- the protocol above ---- */
 
 /* A try is open. From the trainer's first gather on (so an eval pass finds its slots free, and a
  * job that ends gathers nothing for a step that never comes) gathers run ahead along "train" as
@@ -108,8 +107,8 @@ bool engine_quiet(const struct engine *e);
 /* Holds back updates (a drill) until released. */
 void engine_hold_updates(struct engine *e, bool hold);
 
-/* ---- the trainer's calls
- * --------------------------------------------------------------------------- 0, or
+/* ---- the trainer's calls ----
+ * 0, or
  * FAILED_PRECONDITION naming step, micro-batch, plan position, what the plan says and what was
  * asked; nothing was launched then. The caller has checked the fence. */
 
@@ -128,8 +127,7 @@ int engine_end_eval(struct engine *e, struct err *err);
  * FAILED_PRECONDITION naming the unit that is still held, or what the plan still expects. */
 int engine_finish(const struct engine *e, struct err *err);
 
-/* ---- asking
- * ---------------------------------------------------------------------------------------- */
+/* ---- asking ---- */
 
 void engine_events(struct engine *e); /* after notify */
 void engine_hash(struct engine *e);   /* answered by hashed, once quiet */

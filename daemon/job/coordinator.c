@@ -55,7 +55,7 @@ void job_coordinator_options(struct job_coordinator *c, const struct decide_opti
     c->options = *o;
 }
 
-/* ---- the roster ----------------------------------------------------------------------------- */
+/* ---- the roster ---- */
 
 void coordinator_ask(struct job_coordinator *c) {
     if (c->joined_count < c->world || !c->news) {
@@ -125,7 +125,7 @@ void job_coordinator_on_refused(struct job_coordinator *c, unsigned rank, uint64
     c->ops->give_up(c->ctx, ST_ABORTED, reason);
 }
 
-/* ---- tries ---------------------------------------------------------------------------------- */
+/* ---- tries ---- */
 
 void coordinator_open(struct job_coordinator *c, const struct fence *fence) {
     forget_votes(c);
@@ -175,7 +175,7 @@ static void announce(struct job_coordinator *c, const struct decision *d) {
     }
 }
 
-/* ---- votes ---------------------------------------------------------------------------------- */
+/* ---- votes ---- */
 
 static void keep_vote(struct job_coordinator *c, unsigned rank, const struct vote *v) {
     struct vote *kept = &c->votes[rank];
@@ -246,7 +246,7 @@ bool job_coordinator_silent(const struct job_coordinator *c, int64_t now_ns, int
     return true;
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- asking ---- */
 
 struct fence job_coordinator_fence(const struct job_coordinator *c) {
     return c->fence;

@@ -33,7 +33,7 @@ void job_rank_del(struct job_rank *j) {
     }
 }
 
-/* ---- tries ---------------------------------------------------------------------------------- */
+/* ---- tries ---- */
 
 void rank_open(struct job_rank *j, const struct fence *fence) {
     j->fence = *fence;
@@ -65,7 +65,7 @@ bool rank_in_doubt(const struct job_rank *j) {
     return j->stage == STAGE_VOTED && j->said_yes;
 }
 
-/* ---- the vote ------------------------------------------------------------------------------- */
+/* ---- the vote ---- */
 
 static struct vote vote_yes(const struct job_rank *j) {
     struct vote v = j->vote;
@@ -124,7 +124,7 @@ void job_rank_doom(struct job_rank *j, int code, const char *reason) {
     rank_vote(j);
 }
 
-/* ---- the trainer ---------------------------------------------------------------------------- */
+/* ---- the trainer ---- */
 
 void job_rank_attached(struct job_rank *j, uint64_t attachment) {
     assert(!j->attached && attachment > j->attachment);
@@ -206,7 +206,7 @@ void job_rank_step(struct job_rank *j, const struct vote *v) {
     rank_vote(j);
 }
 
-/* ---- the engine ----------------------------------------------------------------------------- */
+/* ---- the engine ---- */
 
 void job_rank_reduced(struct job_rank *j, const struct fence *fence, double sum_squares,
                       bool non_finite, const uint64_t *checksums, size_t checksum_count) {
@@ -225,7 +225,7 @@ void job_rank_poke(struct job_rank *j) {
     rank_vote(j);
 }
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- asking ---- */
 
 bool job_rank_open_fence(const struct job_rank *j, struct fence *fence) {
     *fence = j->fence;

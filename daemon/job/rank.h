@@ -56,7 +56,7 @@ struct job_rank *job_rank_new(unsigned rank, struct records *records,
                               const struct job_rank_ops *ops, void *ctx);
 void job_rank_del(struct job_rank *j); /* NULL is allowed */
 
-/* ---- the trainer ---------------------------------------------------------------------------- */
+/* ---- the trainer ---- */
 
 /* A trainer attached; its number must exceed the last. */
 void job_rank_attached(struct job_rank *j, uint64_t attachment);
@@ -75,7 +75,7 @@ void job_rank_step(struct job_rank *j, const struct vote *v);
 /* The trainer left its plan, leaked a lease, called abort(); or a collective failed. Votes NO. */
 void job_rank_doom(struct job_rank *j, int code, const char *reason);
 
-/* ---- the engine ----------------------------------------------------------------------------- */
+/* ---- the engine ---- */
 
 /* Every reduce (or load) of the try is done, with this rank's part of the norm and, at step 0, a
  * checksum of each unit's initial values (copied). May come before or after step(). */
@@ -84,7 +84,7 @@ void job_rank_reduced(struct job_rank *j, const struct fence *fence, double sum_
 /* Something that idle() or quiet() depends on has ended: act on what waited for it. */
 void job_rank_poke(struct job_rank *j);
 
-/* ---- the coordinator ------------------------------------------------------------------------ */
+/* ---- the coordinator ---- */
 
 /* Duplicates and what is stale are ignored. A BEGIN that overtakes the decision of the step before,
  * or that finds the engine busy, is kept until it can act. A decision is never early: its votes
@@ -95,7 +95,7 @@ void job_rank_on_ask(struct job_rank *j, uint64_t generation, const uint8_t uuid
 void job_rank_on_begin(struct job_rank *j, const struct fence *fence, int code, const char *reason);
 void job_rank_on_decision(struct job_rank *j, uint64_t generation, const struct decision *d);
 
-/* ---- asking --------------------------------------------------------------------------------- */
+/* ---- asking ---- */
 
 bool job_rank_open_fence(const struct job_rank *j, struct fence *fence); /* false: none is open */
 bool job_rank_entered(const struct job_rank *j);     /* the trainer is in the open try */

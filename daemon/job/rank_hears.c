@@ -17,7 +17,7 @@ static void drop_operations(struct job_rank *j) {
     }
 }
 
-/* ---- ASK ------------------------------------------------------------------------------------ */
+/* ---- ASK ---- */
 
 /* Votes of the undecided step and of the one before, decisions of the last two: all that is kept.
  */
@@ -73,7 +73,7 @@ void job_rank_on_ask(struct job_rank *j, uint64_t generation, const uint8_t uuid
     }
 }
 
-/* ---- BEGIN ---------------------------------------------------------------------------------- */
+/* ---- BEGIN ---- */
 
 enum readiness { BEGIN_NEVER, BEGIN_LATER, BEGIN_NOW };
 
@@ -140,7 +140,7 @@ void job_rank_on_begin(struct job_rank *j, const struct fence *fence, int code,
     PLANT(early_begin_is_kept, b->any = false);
 }
 
-/* ---- DECISION ------------------------------------------------------------------------------- */
+/* ---- DECISION ---- */
 
 /* The trainer that waits in step() goes on into the next try by the answer; any other enters it by
  * begin(). */

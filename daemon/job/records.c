@@ -67,7 +67,7 @@ static unsigned buffer(uint64_t step, const struct fence *first, const struct fe
     return fence_compare(first, second) > 0;
 }
 
-/* ---- votes ---------------------------------------------------------------------------------- */
+/* ---- votes ---- */
 
 void records_write_vote(struct records *r, const struct vote *v) {
     assert(v->rank_cursor_bytes <= JOB_CURSOR && v->shared_cursor_bytes <= JOB_CURSOR);
@@ -105,7 +105,7 @@ bool records_read_vote(const struct records *r, uint64_t step, struct vote *out)
     return true;
 }
 
-/* ---- decisions ------------------------------------------------------------------------------ */
+/* ---- decisions ---- */
 
 void records_write_decision(struct records *r, const struct decision *d) {
     assert(d->shared_cursor_bytes <= JOB_CURSOR);
@@ -151,7 +151,7 @@ bool records_last_decision(const struct records *r, struct decision *out) {
     return read_decision(found, out);
 }
 
-/* ---- grants --------------------------------------------------------------------------------- */
+/* ---- grants ---- */
 
 /* The one that is overwritten is the lower one (or the torn one): the higher stays whole. */
 void records_write_grant(struct records *r, uint64_t generation, const uint8_t uuid[JOB_UUID]) {

@@ -42,7 +42,7 @@ void job_coordinator_on_grant(struct job_coordinator *c, unsigned rank, uint64_t
     coordinator_recover(c);
 }
 
-/* ---- the undecided step --------------------------------------------------------------------- */
+/* ---- the undecided step ---- */
 
 static const struct vote *vote_of(const struct job_coordinator *c, unsigned rank, uint64_t step) {
     const struct job_report *r = &c->reports[rank];
@@ -108,7 +108,7 @@ static uint64_t last_attempt(const struct job_coordinator *c, uint64_t step) {
     return last;
 }
 
-/* ---- recovery ------------------------------------------------------------------------------- */
+/* ---- recovery ---- */
 
 /* Newest step first: the votes of the step after the last decision, else that decision. True:
  * determined here. |cause|: why the undecided step's try is void, if it is. */

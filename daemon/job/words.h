@@ -61,7 +61,7 @@ struct decision {
     const uint8_t *shared_cursor; /* borrowed */
 };
 
-/* ---- adopted memory -----------------------------------------------------------------------------
+/* ---- adopted memory ----
  */
 
 /* Each record is written whole and its crc last; a record whose crc is wrong is no record. Votes

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- models
- * --------------------------------------------------------------------------------------- */
+/* ---- models ---- */
 
 static int add_tensor(struct model *m, const Zerod__V1__Tensor *t, struct err *e) {
     if (t->n_shape > MODEL_DIMS) {
@@ -75,8 +74,7 @@ int model_from_message(const Zerod__V1__Model *from, const struct model_defaults
     return code ? code : model_check(m, e);
 }
 
-/* ---- fences, votes, decisions
- * ----------------------------------------------------------------------- */
+/* ---- fences, votes, decisions ---- */
 
 struct fence fence_from_message(const Zerod__V1__Fence *from) {
     if (!from) {

@@ -49,8 +49,7 @@ static void on_hash(struct grpc_call *call, const ProtobufCMessage *request) {
     grpc_call_finish(call, ST_UNIMPLEMENTED, "the daemons hold the parameters; ask each of them");
 }
 
-/* ---- watching steps
- * ---------------------------------------------------------------------------------- */
+/* ---- watching steps ---- */
 
 static void on_watch(struct grpc_call *call, const ProtobufCMessage *request) {
     struct coord *c = grpc_call_context(call);

@@ -30,8 +30,7 @@ static struct opt options[] = {
     OPT_END,
 };
 
-/* ---- the end
- * --------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 void coord_end(struct coord *c, const char *reason) {
     if (c->ending) {
@@ -53,8 +52,7 @@ static void on_end(void *user, enum life_cause cause) {
     coord_end(user, cause == LIFE_HOLDER_DIED ? "the job's holder died" : NULL);
 }
 
-/* ---- the start
- * ------------------------------------------------------------------------------------- */
+/* ---- the start ---- */
 
 static void on_tick(uv_timer_t *t) {
     struct coord *c = t->data;

@@ -26,8 +26,7 @@ static void send_to_all(struct coord *c, const Zerod__V1__CoordinatorMessage *m)
     }
 }
 
-/* ---- job/
- * -------------------------------------------------------------------------------------------- */
+/* ---- job/ ---- */
 
 static void op_ask(void *ctx, unsigned rank, uint64_t generation, const uint8_t uuid[JOB_UUID]) {
     Zerod__V1__Ask ask = ZEROD__V1__ASK__INIT;
@@ -84,8 +83,7 @@ const struct job_coordinator_ops coord_job_ops = {
     .give_up = op_give_up,
 };
 
-/* ---- agreeing on the model
- * ---------------------------------------------------------------------------- */
+/* ---- agreeing on the model ---- */
 
 static void forget_models(struct coord *c) {
     for (unsigned i = 0; i < c->options.world; i++) {
@@ -151,8 +149,7 @@ static int on_registration(struct member *who, const ProtobufCBinaryData *bytes,
     return code;
 }
 
-/* ---- from the daemons
- * ----------------------------------------------------------------------------------- */
+/* ---- from the daemons ---- */
 
 static int check_hello(const struct coord *c, const Zerod__V1__Hello *h, struct err *e) {
     if (strcmp(h->job, c->options.job) != 0) {

@@ -135,8 +135,7 @@ static void on_begin(struct session *s, const Zerod__V1__TrainerRequest *m) {
     job_rank_begin(s->rank->job);
 }
 
-/* ---- step
- * ------------------------------------------------------------------------------------------ */
+/* ---- step ---- */
 
 static int check_step(const struct session *s, const Zerod__V1__Step *m, struct err *e) {
     uint32_t k = s->rank->model.micro_batches;
@@ -221,8 +220,7 @@ void calls_resume_step(struct session *s) {
     zerod__v1__trainer_request__free_unpacked(m, NULL);
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 void calls_enter(struct session *s, const struct fence *f) {
     s->fence = *f;

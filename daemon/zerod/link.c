@@ -46,8 +46,7 @@ static void say_hello(struct rank *r) {
     link_send(r, &m);
 }
 
-/* ---- from the coordinator
- * ----------------------------------------------------------------------------- */
+/* ---- from the coordinator ---- */
 
 static void on_agreed(struct rank *r) {
     struct err e = {0};
@@ -161,8 +160,7 @@ static void on_done(struct grpc_stream *stream, int code, const char *text) {
 
 static const struct grpc_stream_handlers handlers = {.on_message = on_message, .on_done = on_done};
 
-/* ---- dialling
- * ------------------------------------------------------------------------------------------ */
+/* ---- dialling ---- */
 
 static void on_closed(struct rpc_dial *d, const struct err *reason, void *user) {
     struct rank *r = user;

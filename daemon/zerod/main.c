@@ -65,8 +65,7 @@ static int check_options(struct options *o, struct err *e) {
     return drill_parse(o->drill_text, (unsigned)o->world, &self.drill, e);
 }
 
-/* ---- the end
- * --------------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 void rank_end(struct rank *r, const char *reason) {
     if (r->ending) {
@@ -96,8 +95,7 @@ static void on_end(void *user, enum life_cause cause) {
     }
 }
 
-/* ---- the start
- * ------------------------------------------------------------------------------------- */
+/* ---- the start ---- */
 
 static void on_work(uv_async_t *a) {
     struct rank *r = a->data;

@@ -29,8 +29,7 @@ void rank_memory_free(struct rank *r) {
     arena_free(&r->records_memory);
 }
 
-/* ---- offering
- * --------------------------------------------------------------------------------------- */
+/* ---- offering ---- */
 
 static int offer(struct rank *r, unsigned to, bool state, const int *fds, size_t n, struct err *e) {
     uint8_t token[HANDOVER_TOKEN];
@@ -93,8 +92,7 @@ int rank_memory_attach(struct rank *r, struct err *e) {
     return offer_to_peers(r, false, &fd, 1, e);
 }
 
-/* ---- taking
- * ----------------------------------------------------------------------------------------- */
+/* ---- taking ---- */
 
 struct taking {
     struct rank *rank;

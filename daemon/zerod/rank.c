@@ -10,8 +10,7 @@ static struct session *in_try(struct rank *r) {
                                                                                       : NULL;
 }
 
-/* ---- job/ to the coordinator
- * ------------------------------------------------------------------------- */
+/* ---- job/ to the coordinator ---- */
 
 static void op_grant(void *ctx, uint64_t generation, const uint8_t uuid[JOB_UUID],
                      const struct job_report *report) {
@@ -71,8 +70,7 @@ static void op_vote(void *ctx, const struct vote *v) {
     }
 }
 
-/* ---- job/ to the engine
- * ------------------------------------------------------------------------------ */
+/* ---- job/ to the engine ---- */
 
 static void op_open(void *ctx, const struct fence *f) {
     struct rank *r = ctx;
@@ -124,8 +122,7 @@ static bool op_quiet(void *ctx) {
     return !r->engine || engine_quiet(r->engine);
 }
 
-/* ---- job/ to the trainer
- * ----------------------------------------------------------------------------- */
+/* ---- job/ to the trainer ---- */
 
 static void op_entered(void *ctx, const struct fence *f, const struct vote *committed,
                        const char *void_reason) {
@@ -206,8 +203,7 @@ const struct job_rank_ops rank_job_ops = {
     .voided = op_voided,
 };
 
-/* ---- from the engine
- * --------------------------------------------------------------------------------- */
+/* ---- from the engine ---- */
 
 static void on_notify(void *ctx) {
     uv_async_send(&((struct rank *)ctx)->work);

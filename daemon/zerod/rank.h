@@ -2,7 +2,8 @@
  *
  *   main.c     options, loop, start and end
  *   link.c     the stream to the coordinator; carries the protocol's messages to and from job/
- *   session.c  the Trainer service: one stream is one attachment; who may attach, and its end
+ *   session.c  the Trainer service: one stream is one attachment; who may attach
+ *   depart.c   how an attachment ends
  *   calls.c    a trainer's calls, checked and passed to engine/ and job/
  *   rank.c     the ops between job/, engine/ and the session
  *   memory.c   from the agreed model to mapped memory: engine, offers to peers, offers from peers
@@ -78,7 +79,7 @@ struct rank {
     struct job_rank *job;
     bool in_doubt; /* voted YES, not determined yet */
 
-    uv_timer_t farewell; /* a finished trainer's try is left open this long, see session.c */
+    uv_timer_t farewell; /* a finished trainer's try is left open this long, see depart.c */
     bool finishing;
     struct session *session; /* the live or last attachment; NULL: none yet */
     uint64_t attachment;     /* number of the last one */

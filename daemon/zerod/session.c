@@ -1,9 +1,7 @@
 /* The Trainer service: one stream is one attachment.
  *
- * A trainer registers first. While an attached trainer's process lives and its stream is open,
- * another is refused by name. The stream's end, or the process's (pidfd: a forked child may still
- * hold the socket), ends the attachment; job/ decides what that means for the try. A trainer that
- * lost its stream but still runs is killed: two writers of one rank must never be. */
+ * A trainer registers first; while an attached trainer's process lives and its stream is open,
+ * another is refused by name. Its calls are in calls.c, the attachment's end in depart.c. */
 #include "zerod/session.h"
 
 #include <errno.h>
@@ -19,8 +17,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proto/unpack.h"
-
-enum { FAREWELL_MS = 500 };
 
 void session_say(struct session *s, Zerod__V1__TrainerReply *reply) {
     if (s->call && grpc_call_send(s->call, &reply->base) == -ST_RESOURCE_EXHAUSTED) {
@@ -47,140 +43,7 @@ void session_refuse(struct session *s, uint64_t id, int code, const char *text, 
     }
 }
 
-/* ---- the end
- * ------------------------------------------------------------------------------------- */
-
-static void on_death_closed(uv_handle_t *h) {
-    struct session *s = h->data;
-    close(s->pidfd);
-    free(s);
-}
-
-static bool process_lives(const struct session *s) {
-    struct pollfd dead = {.fd = s->pidfd, .events = POLLIN}; /* also when it is a zombie still */
-    return poll(&dead, 1, 0) == 0;
-}
-
-static void kill_trainer_group(const struct session *s) {
-    if (process_lives(s) && getpgid(s->pid) == s->pid) {
-        (void)kill(-s->pid, SIGKILL);
-    }
-    (void)syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
-}
-
-/* The session leaves the rank; its memory goes when the pidfd's handle is closed. */
-static void drop(struct session *s) {
-    struct rank *r = s->rank;
-    if (r->session == s) {
-        r->session = NULL;
-    }
-    if (s->call) {
-        grpc_call_set_data(s->call, NULL);
-        s->call = NULL;
-    }
-    if (s->held) {
-        zerod__v1__trainer_request__free_unpacked(s->held, NULL);
-        s->held = NULL;
-    }
-    uv_close((uv_handle_t *)&s->death, on_death_closed);
-}
-
-/* A trainer that has finished leaves the try that its last step opened. That is the job's end as
- * long as the other ranks finish too: only a rank that goes on must hear of it, as an error. So the
- * try is left open for a moment. */
-
-static void end_farewell(struct rank *r, int code) {
-    char reason[JOB_REASON];
-    if (!r->finishing) {
-        return;
-    }
-    r->finishing = false;
-    uv_timer_stop(&r->farewell);
-    (void)snprintf(
-        reason, sizeof reason,
-        "rank %u's trainer has finished before step %llu, which another rank goes on with",
-        (unsigned)r->options.rank, (unsigned long long)r->last_open.step);
-    job_rank_detached(r->job, code, reason);
-}
-
-static void on_farewell(uv_timer_t *t) {
-    end_farewell(t->data, ST_FAILED_PRECONDITION);
-}
-
-void session_init(struct rank *r) {
-    uv_timer_init(&r->loop, &r->farewell);
-    r->farewell.data = r;
-}
-
-void session_close(struct rank *r) {
-    r->finishing = false;
-    uv_close((uv_handle_t *)&r->farewell, NULL);
-}
-
-static void lose(struct session *s) {
-    struct rank *r = s->rank;
-    char reason[JOB_REASON];
-    bool lives = process_lives(s);
-    (void)snprintf(reason, sizeof reason,
-                   "rank %u's trainer (pid %d) %s in step %llu, attempt %llu",
-                   (unsigned)r->options.rank, (int)s->pid,
-                   s->detached ? "detached"
-                   : lives     ? "lost its connection"
-                               : "died",
-                   (unsigned long long)s->fence.step, (unsigned long long)s->fence.attempt);
-    bool attached = s->state == SESSION_ATTACHED;
-    if (!s->detached && lives && attached) {
-        kill_trainer_group(s);
-    }
-    if (!s->detached && attached) {
-        log_info("%s", reason);
-    }
-    bool finished = s->finished;
-    drop(s);
-    if (attached && !r->ending && finished) {
-        r->finishing = true;
-        uv_timer_start(&r->farewell, on_farewell, FAREWELL_MS, 0);
-    } else if (attached && !r->ending) {
-        job_rank_detached(r->job, ST_ABORTED, reason);
-    }
-}
-
-void session_lose(struct session *s, const char *text) {
-    struct grpc_call *call = s->call;
-    lose(s);
-    if (call) {
-        grpc_call_finish(call, ST_ABORTED, text);
-    }
-}
-
-static void on_death(uv_poll_t *p, int status, int events) {
-    (void)status;
-    (void)events;
-    uv_poll_stop(p);
-    session_lose(p->data, "the trainer's process is gone");
-}
-
-void session_end(struct rank *r, bool kill_trainer, const char *reason) {
-    struct session *s = r->session;
-    if (!s) {
-        return;
-    }
-    if (kill_trainer) {
-        kill_trainer_group(s);
-    }
-    struct grpc_call *call = s->call;
-    drop(s);
-    if (call) {
-        grpc_call_finish(call, ST_UNAVAILABLE, reason);
-    }
-}
-
-uint64_t session_trainer_pid(const struct rank *r) {
-    return r->session && r->session->state == SESSION_ATTACHED ? (uint64_t)r->session->pid : 0;
-}
-
-/* ---- registering
- * --------------------------------------------------------------------------------- */
+/* ---- registering ---- */
 
 static void say_registered(struct session *s, const uint8_t token[HANDOVER_TOKEN],
                            const uint64_t bytes[2]) {
@@ -228,7 +91,7 @@ static void say_registered(struct session *s, const uint8_t token[HANDOVER_TOKEN
 static void refuse_registration(struct session *s, const struct err *e) {
     struct grpc_call *call = s->call;
     session_refuse(s, s->register_id, e->code, e->text, false);
-    drop(s);
+    session_drop(s);
     grpc_call_fail(call, e);
 }
 
@@ -309,7 +172,7 @@ static struct session *session_new(struct rank *r, struct grpc_call *call, int p
     s->pidfd = pidfd;
     uv_poll_init(&r->loop, &s->death, pidfd);
     s->death.data = s;
-    uv_poll_start(&s->death, UV_READABLE, on_death);
+    uv_poll_start(&s->death, UV_READABLE, session_on_death);
     grpc_call_set_data(call, s);
     r->session = s;
     return s;
@@ -343,7 +206,7 @@ static void register_trainer(struct rank *r, struct grpc_call *call,
         grpc_call_fail(call, &e);
         return;
     }
-    end_farewell(r, ST_ABORTED);
+    session_end_farewell(r, ST_ABORTED);
     struct session *s = session_new(r, call, pidfd);
     s->register_id = m->id;
     s->state = r->agreed ? SESSION_WAITING : SESSION_AGREEING;
@@ -357,8 +220,7 @@ static void register_trainer(struct rank *r, struct grpc_call *call,
     session_determined(r);
 }
 
-/* ---- the stream
- * ---------------------------------------------------------------------------------- */
+/* ---- the stream ---- */
 
 static void on_message(struct grpc_call *call, const uint8_t *bytes, size_t len) {
     struct rank *r = grpc_call_context(call);
@@ -393,7 +255,7 @@ static void on_done(struct grpc_call *call) {
     struct session *s = grpc_call_data(call);
     if (s) {
         s->call = NULL;
-        lose(s);
+        session_lost(s);
     }
 }
 

@@ -1,5 +1,5 @@
 /* One attachment: a trainer's stream, its process, and what it waits for. Shared by session.c (who
- * may attach, and the end of it), calls.c (the trainer's calls) and rank.c (the answers). */
+ * may attach), depart.c (the end of it), calls.c (the trainer's calls) and rank.c (the answers). */
 #ifndef ZD_ZEROD_SESSION_H
 #define ZD_ZEROD_SESSION_H
 
@@ -38,10 +38,17 @@ struct session {
 /* session.c */
 void session_say(struct session *s, Zerod__V1__TrainerReply *reply);
 void session_refuse(struct session *s, uint64_t id, int code, const char *text, bool is_void);
-/* Ends the attachment of a trainer that is dead; |s| is gone then. */
-void session_lose(struct session *s, const char *text);
 /* The answer to Register once memory is there: attaches. */
 void session_attach(struct session *s);
+
+/* depart.c */
+void session_drop(struct session *s); /* out of the rank; freed by the loop */
+void session_lost(struct session *s); /* its stream has ended */
+/* Ends the attachment of a trainer that is dead; |s| is gone then. */
+void session_lose(struct session *s, const char *text);
+void session_on_death(uv_poll_t *p, int status, int events);
+/* A finished trainer's try is left now, for |code|. */
+void session_end_farewell(struct rank *r, int code);
 
 /* calls.c */
 void calls_dispatch(struct session *s, const Zerod__V1__TrainerRequest *m);

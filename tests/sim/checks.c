@@ -3,7 +3,7 @@
 
 #include "world.h"
 
-/* ---- outcomes ------------------------------------------------------------------------------- */
+/* ---- outcomes ---- */
 
 /* One outcome for each try, and one try of a step that is not void. */
 void note(const struct fence *f, enum outcome outcome) {
@@ -58,7 +58,7 @@ void note_decision(const struct decision *d) {
     check_votes(&d->fence);
 }
 
-/* ---- updates -------------------------------------------------------------------------------- */
+/* ---- updates ---- */
 
 static uint8_t update_number(const struct fence *f, const struct gradient *of) {
     struct update u;
@@ -104,7 +104,7 @@ struct half updated(const struct sim_rank *r, unsigned tile, unsigned half) {
     return h;
 }
 
-/* ---- the shards ----------------------------------------------------------------------------- */
+/* ---- the shards ---- */
 
 static uint32_t steps_of(const struct sim_rank *r, const struct half *h) {
     uint32_t steps = 0;

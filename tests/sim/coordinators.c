@@ -9,7 +9,7 @@ static const struct decide_options options = {
     .max_skips_in_row = 50,
 };
 
-/* ---- ops ------------------------------------------------------------------------------------ */
+/* ---- ops ---- */
 
 static struct sim_coordinator *at(void *ctx, unsigned *k) {
     struct sim_coordinator *c = ctx;
@@ -101,7 +101,7 @@ static void on_give_up(void *ctx, int code, const char *reason) {
 static const struct job_coordinator_ops ops = {on_ask, on_begin, on_decision, on_determined,
                                                on_give_up};
 
-/* ---- connections ---------------------------------------------------------------------------- */
+/* ---- connections ---- */
 
 void connect_to(unsigned rank, unsigned k) {
     w.coordinators[k].connection[rank]++;
@@ -160,7 +160,7 @@ void coordinator_hears(struct message *m) {
     }
 }
 
-/* ---- life and death ------------------------------------------------------------------------- */
+/* ---- life and death ---- */
 
 bool coordinator_acts(unsigned k) {
     struct sim_coordinator *c = &w.coordinators[k];

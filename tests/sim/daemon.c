@@ -3,7 +3,7 @@
 
 #include "world.h"
 
-/* ---- to the coordinator --------------------------------------------------------------------- */
+/* ---- to the coordinator ---- */
 
 static void fix_cursors(struct vote *v) {
     v->rank_cursor = cursor_bytes(cursor_value(v->rank_cursor, v->rank_cursor_bytes));
@@ -55,7 +55,7 @@ static void on_vote(void *ctx, const struct vote *v) {
     sim_point("after sending a vote");
 }
 
-/* ---- to the engine -------------------------------------------------------------------------- */
+/* ---- to the engine ---- */
 
 static void on_open(void *ctx, const struct fence *f) {
     struct sim_rank *r = ctx;
@@ -94,7 +94,7 @@ static bool is_quiet(void *ctx) {
     return !r->engine.reading.any && !r->engine.applying;
 }
 
-/* ---- to the trainer ------------------------------------------------------------------------- */
+/* ---- to the trainer ---- */
 
 static void on_entered(void *ctx, const struct fence *f, const struct vote *committed,
                        const char *void_reason) {
@@ -142,7 +142,7 @@ static const struct job_rank_ops ops = {
     is_idle,  is_quiet,  on_entered, on_stepped, on_voided,
 };
 
-/* ---- life and death ------------------------------------------------------------------------- */
+/* ---- life and death ---- */
 
 void daemon_start(struct sim_rank *r) {
     tell("rank %u: the daemon starts", r->rank);

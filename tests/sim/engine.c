@@ -6,7 +6,7 @@
 
 const uint64_t sim_checksums[2] = {5, 7};
 
-/* ---- the gradient slot ---------------------------------------------------------------------- */
+/* ---- the gradient slot ---- */
 
 bool slot_write(struct sim_rank *r, const struct gradient *g, const struct fence *tag) {
     if (r->slot.any && r->slot.unread) {
@@ -17,7 +17,7 @@ bool slot_write(struct sim_rank *r, const struct gradient *g, const struct fence
     return true;
 }
 
-/* ---- the sum -------------------------------------------------------------------------------- */
+/* ---- the sum ---- */
 
 void engine_open(struct sim_rank *r, const struct fence *f) {
     struct engine *e = &r->engine;
@@ -70,7 +70,7 @@ static void write_late_sum(struct sim_rank *r) {
     r->engine.late.any = false;
 }
 
-/* ---- the update ----------------------------------------------------------------------------- */
+/* ---- the update ---- */
 
 static struct mark mark(const struct decision *d, int64_t tile) {
     return (struct mark){RULE(progress_names_step) ? (int64_t)d->fence.step : -1, tile};
@@ -155,7 +155,7 @@ static void apply_tile(struct sim_rank *r) {
     }
 }
 
-/* ---- the worker ----------------------------------------------------------------------------- */
+/* ---- the worker ---- */
 
 bool engine_works(struct sim_rank *r) {
     void (*can[4])(struct sim_rank *);

@@ -111,7 +111,7 @@ static int one_walk(const struct options *o) {
     return !good;
 }
 
-/* ---- the command line ----------------------------------------------------------------------- */
+/* ---- the command line ---- */
 
 static _Noreturn void usage(const char *what) {
     fprintf(stderr,

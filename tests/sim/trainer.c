@@ -134,7 +134,7 @@ bool trainer_acts(struct sim_rank *r) {
     return false;
 }
 
-/* ---- mishaps -------------------------------------------------------------------------------- */
+/* ---- mishaps ---- */
 
 bool trainer_dies(struct sim_rank *r) {
     if (r->trainer.status == GONE) {

@@ -55,7 +55,7 @@ uint64_t cursor_value(const uint8_t *bytes, size_t n) {
     return n ? bytes[0] : 255;
 }
 
-/* ---- what happens next ---------------------------------------------------------------------- */
+/* ---- what happens next ---- */
 
 enum actor { NOBODY, TRAINER, WORKER, DAEMON, COORDINATOR, SUPERVISOR, NETWORK };
 
@@ -146,7 +146,7 @@ static void event(void) {
     }
 }
 
-/* ---- a walk --------------------------------------------------------------------------------- */
+/* ---- a walk ---- */
 
 /* Fresh memory, without writing zeros over cursors that no length names. */
 static void fresh(struct records *records) {

@@ -34,7 +34,7 @@ enum {
     NOTES = 256,
 };
 
-/* ---- what a walk may contain (rules.c) ------------------------------------------------------ */
+/* ---- what a walk may contain (rules.c) ---- */
 
 enum fault {
     TRAINER_DIES,
@@ -64,7 +64,7 @@ struct plant {
 extern const struct plant plants[];
 extern const unsigned plant_count;
 
-/* ---- a rank --------------------------------------------------------------------------------- */
+/* ---- a rank ---- */
 
 struct gradient {
     struct fence fence;
@@ -144,7 +144,7 @@ struct sim_rank {
     int64_t trainer_due, worker_due, daemon_due;
 };
 
-/* ---- a coordinator -------------------------------------------------------------------------- */
+/* ---- a coordinator ---- */
 
 struct sim_coordinator {
     struct job_coordinator *job; /* NULL: never started, dead, or it has given way */
@@ -157,7 +157,7 @@ struct sim_coordinator {
     int64_t due;
 };
 
-/* ---- the network ---------------------------------------------------------------------------- */
+/* ---- the network ---- */
 
 enum kind { HELLO, CLOSED, GRANT, REFUSE, VOTE, /* to a rank: */ ASK, BEGIN, DECISION };
 
@@ -177,7 +177,7 @@ struct message {
     };
 };
 
-/* ---- the world ------------------------------------------------------------------------------ */
+/* ---- the world ---- */
 
 struct note { /* somebody computed, or was told, this outcome */
     struct fence fence;
