@@ -182,6 +182,7 @@ int start_daemon(struct job *j, unsigned rank, struct err *e) {
     add_number(&w, "--gather-slots", o->gather_slots);
     add_number(&w, "--grad-slots", o->grad_slots);
     add_number(&w, "--threads", o->threads);
+    add(&w, "--trainer-groups");
     if (o->device_memory) {
         add_number(&w, "--device-memory", o->device_memory);
     }

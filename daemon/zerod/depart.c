@@ -25,8 +25,8 @@ static bool process_lives(const struct session *s) {
 }
 
 static void kill_trainer_group(const struct session *s) {
-    if (process_lives(s) && getpgid(s->pid) == s->pid) {
-        (void)kill(-s->pid, SIGKILL);
+    if (s->group > 1 && s->group != getpgrp()) {
+        (void)kill(-s->group, SIGKILL);
     }
     (void)syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
 }
@@ -92,8 +92,8 @@ void session_lost(struct session *s) {
                                : "died",
                    (unsigned long long)s->fence.step, (unsigned long long)s->fence.attempt);
     bool attached = s->state == SESSION_ATTACHED;
-    if (!s->detached && lives && attached) {
-        kill_trainer_group(s);
+    if (!s->detached && attached) {
+        kill_trainer_group(s); /* and the workers that it forked */
     }
     if (!s->detached && attached) {
         log_info("%s", reason);

@@ -43,6 +43,8 @@ static struct opt options[] = {
              "kill-trainer:rank=R,step=S[,phase=gather|compute|reduce|voted|apply]."),
     OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
                  "Pipe whose end means that the job's holder died."),
+    OPT_FLAG(0, "trainer-groups", &self.options.trainer_groups,
+             "Trainers run in process groups of their own: when one ends, its whole group does."),
     OPT_FLAG('h', "help", &self.options.help, "Print this help."),
     OPT_END,
 };

@@ -38,7 +38,7 @@ struct options {
     enum strategy strategy;
     enum dtype param_dtype;
     const char *strategy_text, *dtype_text, *drill_text;
-    bool help;
+    bool trainer_groups, help;
 };
 
 /* The trainer's waiting, as `zeroctl status` shows it; ns. */

@@ -169,6 +169,7 @@ static struct session *session_new(struct rank *r, struct grpc_call *call, int p
     s->rank = r;
     s->call = call;
     s->pid = grpc_call_peer(call)->pid;
+    s->group = r->options.trainer_groups ? getpgid(s->pid) : 0;
     s->pidfd = pidfd;
     uv_poll_init(&r->loop, &s->death, pidfd);
     s->death.data = s;

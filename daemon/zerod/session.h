@@ -15,7 +15,7 @@ struct session {
     struct rank *rank;
     struct grpc_call *call;
     enum session_state state;
-    pid_t pid;
+    pid_t pid, group; /* group: its process group if that is its own, see --trainer-groups; or 0 */
     int pidfd;
     uv_poll_t death; /* of the trainer, by its pidfd */
     bool detached;   /* said goodbye ... */
