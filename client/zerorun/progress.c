@@ -8,7 +8,12 @@
 #include "base/clock.h"
 #include "screen.h"
 
-static const int64_t line_every_ns = 1000000000;
+static const int64_t second_ns = 1000000000;
+
+/* Between two lines in a log: often at first, to see that it runs. */
+static int64_t pause_ns(const struct progress *p) {
+    return p->last_ns - p->first_ns < 10 * second_ns ? second_ns : 5 * second_ns;
+}
 
 static double *grown(double *list, size_t count) {
     if (count & (count - 1)) { /* room until the next power of two */
@@ -57,7 +62,7 @@ static void show(struct progress *p) {
         (void)snprintf(more, sizeof more, "%s, %" PRIu64 " restart%s", text, p->restarts,
                        p->restarts == 1 ? "" : "s");
         screen_progress(more);
-    } else if (p->steps == 1 || p->last_ns - p->said_ns >= line_every_ns) {
+    } else if (p->steps == 1 || p->last_ns - p->said_ns >= pause_ns(p)) {
         talk_say(p->talk, "%s", text);
         p->said_ns = p->last_ns;
         p->said_step = p->last_step;

@@ -1,5 +1,5 @@
 /* What the coordinator tells of each step, kept for the report and shown: one line redrawn on a
- * terminal, plain lines at most once a second elsewhere. */
+ * terminal, plain lines at most once a second elsewhere, later every five. */
 #ifndef ZD_ZERORUN_PROGRESS_H
 #define ZD_ZERORUN_PROGRESS_H
 
