@@ -7,16 +7,21 @@
 #include "base/buf.h"
 #include "engine/inner.h"
 
+enum { MAX_SLOTS = 65536 };
+
 /* ---- life ---- */
 
 static int check_options(const struct layout *l, const struct engine_options *o, struct err *err) {
     if (o->rank >= l->world) {
         return err_set(err, ST_INVALID_ARGUMENT, "rank %u of %u ranks", o->rank, l->world);
     }
-    if (o->slots.gather < 1 || o->slots.grad < 1) {
+    uint32_t fewest = o->slots.gather < o->slots.grad ? o->slots.gather : o->slots.grad;
+    uint32_t most = o->slots.gather > o->slots.grad ? o->slots.gather : o->slots.grad;
+    if (fewest < 1 || most > MAX_SLOTS) {
         return err_set(err, ST_INVALID_ARGUMENT,
-                       "%" PRIu32 " gather slots and %" PRIu32 " gradient slots: at least 1 each",
-                       o->slots.gather, o->slots.grad);
+                       "%" PRIu32 " gather slots and %" PRIu32
+                       " gradient slots: must be 1 to %d each",
+                       o->slots.gather, o->slots.grad, MAX_SLOTS);
     }
     return 0;
 }

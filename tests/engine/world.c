@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 
-enum { HANG_SECONDS = 60 };
+enum { HANG_SECONDS = 20 };
 
 static uint64_t draw(struct world *w) {
     return w->random = mix64(w->random);
@@ -219,10 +219,10 @@ static void fill(struct trainer *t, uint32_t unit, float *slot) {
         if (index[i] == UINT64_MAX) {
             slot[i] = NAN;
         } else if (t->fence.step == 0) {
-            slot[i] = reference_initial(index[i]);
+            slot[i] = reference_initial(index[i]) + (t->fence.attempt <= w->voids ? 5 : 0);
         } else {
             slot[i] = reference_gradient(t->fence.step, batch, t->rank, index[i]) *
-                      (w->garbage ? 1e6f : 1.0f);
+                      (t->fence.attempt <= w->voids ? 1e6f : 1.0f);
         }
     }
     if (w->inf && t->rank == w->c.ranks - 1 && unit == 0) {
@@ -292,7 +292,7 @@ static bool move_reduce(struct trainer *t, uint32_t unit) {
 /* One call of the trainer's, if it can make one. */
 static bool move(struct trainer *t) {
     const struct plan *plan = model_plan(&t->w->model, "train");
-    if (t->finished) {
+    if (t->finished || !t->open) {
         return false;
     }
     if (t->fence.step == 0) {
@@ -305,6 +305,13 @@ static bool move(struct trainer *t) {
     }
     const struct plan_op *op = &plan->ops[t->op % plan->count];
     return op->kind == PLAN_GATHER ? move_gather(t, op->unit) : move_reduce(t, op->unit);
+}
+
+void world_move(struct world *w, unsigned rank) {
+    engine_events(w->trainers[rank].e);
+    if (!move(&w->trainers[rank])) {
+        usleep(200);
+    }
 }
 
 /* ---- the protocol ---- */
@@ -320,17 +327,30 @@ static bool move_void(struct trainer *t) {
     if (!engine_idle(t->e)) {
         return false;
     }
+    if (t->w->reattach && t->rank == 0) {
+        world_attach(t->w, 0);
+        for (unsigned r = 1; r < t->w->c.ranks; r++) {
+            t->w->trainers[r].wants_grads = true;
+        }
+    }
     open_try(t);
     return true;
 }
 
 static void void_attempt(struct world *w) {
-    w->void_after = 0;
-    w->garbage = false;
     w->attempt++;
+    w->moves = 0;
     for (unsigned r = 0; r < w->c.ranks; r++) {
         w->trainers[r].wants_void = true;
+        w->trainers[r].cancelled = false;
     }
+}
+
+static void map_new_grads(struct trainer *t) {
+    const struct trainer *owner = &t->w->trainers[0];
+    ck_assert_int_eq(
+        engine_peer_grads(t->e, 0, owner->attachment, dup(engine_grad_fd(owner->e)), NULL), 0);
+    t->wants_grads = false;
 }
 
 /* Moves ranks in a random order until none can; true: something moved. */
@@ -341,9 +361,12 @@ static bool move_all(struct world *w) {
         engine_events(t->e);
         bool old = t->wants_void && (t->cancelled || draw(w) % 3);
         bool moved = old ? move_void(t) : move(t);
-        any = any || moved || t->wants_void;
+        any = any || moved || t->wants_void || t->wants_grads;
         w->moves += moved;
-        if (w->void_after && w->moves >= w->void_after) {
+        if (t->wants_grads && draw(w) % 4 == 0) {
+            map_new_grads(t);
+        }
+        if (w->attempt <= w->voids && w->moves >= w->void_after) {
             void_attempt(w);
         }
     }
@@ -392,6 +415,7 @@ static void decide(struct world *w) {
         w->trainers[r].open = false;
     }
     w->inf = false;
+    w->voids = 0;
     w->step++;
 }
 
@@ -399,13 +423,17 @@ void world_finish_step(struct world *w) {
     for (;;) {
         uint64_t seen = world_seen(w);
         if (all_voted(w)) {
-            break;
+            if (w->attempt > w->voids) {
+                break;
+            }
+            void_attempt(w); /* all said yes, but one yes was lost */
         }
         if (!move_all(w)) {
             bool stuck = true; /* the draw may have left a rank out */
             for (unsigned r = 0; r < w->c.ranks; r++) {
-                engine_events(w->trainers[r].e);
-                stuck = !move(&w->trainers[r]) && stuck;
+                struct trainer *t = &w->trainers[r];
+                engine_events(t->e);
+                stuck = !t->wants_void && !t->wants_grads && !move(t) && stuck;
             }
             if (stuck && !all_voted(w)) {
                 world_wait(w, seen);

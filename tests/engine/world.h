@@ -33,6 +33,7 @@ struct trainer {
     /* of the try */
     struct fence fence;
     bool open, wants_void, cancelled;
+    bool wants_grads;              /* has not mapped rank 0's new slots yet */
     uint32_t op, gathers, reduces; /* next of the plan; calls made */
     bool asked;                    /* the gather at |op| was asked for */
     uint32_t gathered, granted;    /* reported */
@@ -54,9 +55,10 @@ struct world {
     struct reference ref;
     struct trainer trainers[LAYOUT_MAX_RANKS];
     uint64_t random, generation, step, attempt;
-    bool garbage;        /* gradients of this attempt must never count */
     bool inf;            /* one gradient of this step is infinite */
-    unsigned void_after; /* moves until the attempt is voided; 0: never */
+    unsigned voids;      /* attempts of this step that are voided; their gradients are garbage */
+    unsigned void_after; /* moves until an attempt is voided */
+    bool reattach;       /* rank 0's trainer dies with each voided attempt */
     unsigned moves;      /* of this attempt */
     double clip;
     pthread_mutex_t lock;
@@ -73,8 +75,9 @@ void world_steps(struct world *w, unsigned n); /* each committed, unless w->inf 
 void world_open(struct world *w);
 /* Runs the open step to its decision. */
 void world_finish_step(struct world *w);
-uint64_t world_hash(struct world *w); /* the ranks' sum; checks the version */
-void world_quiet(struct world *w);    /* until every engine is quiet */
+void world_move(struct world *w, unsigned rank); /* one call of this trainer's, or a short wait */
+uint64_t world_hash(struct world *w);            /* the ranks' sum; checks the version */
+void world_quiet(struct world *w);               /* until every engine is quiet */
 
 void world_attach(struct world *w, unsigned rank); /* a new attachment, told to the peers */
 void world_connect(struct world *w, unsigned a, unsigned b); /* a maps b's state and gradients */
