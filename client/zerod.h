@@ -7,7 +7,7 @@
  *     while (!done) {
  *         zerod_begin(z, &try);           // the only way into a try; restores the cursor
  *         if (try.loading) {              // step 0: once in a job's life
- *             for each unit: zerod_grad, fill in initial values, zerod_load
+ *             for each unit to load: zerod_initial, fill in, zerod_load
  *         } else {
  *             for each micro-batch:
  *                 zerod_gather, compute, zerod_release, ..., zerod_grad, zerod_reduce
@@ -53,12 +53,12 @@ enum zerod_status {
     ZEROD_RESOURCE_EXHAUSTED = 8,  /* memory, or no slot that another's release could free */
     ZEROD_FAILED_PRECONDITION = 9, /* wrong state: out of plan, ranks differ, gather before load */
     ZEROD_ABORTED = 10,            /* the try is void: zerod_begin() */
-    ZEROD_UNIMPLEMENTED = 12,      /* a strategy that this version lacks */
+    ZEROD_UNIMPLEMENTED = 12,      /* something that this version lacks */
     ZEROD_INTERNAL = 13,           /* a bug in zerod */
     ZEROD_UNAVAILABLE = 14,        /* the daemon is gone, or a step's outcome is unknown */
 };
 
-enum zerod_dtype { ZEROD_FP32 = 1, ZEROD_BF16 = 2 };
+enum zerod_dtype { ZEROD_FP32 = 1, ZEROD_BF16 = 2, ZEROD_FP16 = 3 };
 enum zerod_collective { ZEROD_GATHER = 1, ZEROD_REDUCE = 2 };
 
 enum { ZEROD_TEXT = 320, ZEROD_USER = 16, ZEROD_CURSOR = 65536 };
@@ -68,11 +68,34 @@ struct zerod_error {
     char text[ZEROD_TEXT];
 };
 
+/* First values that the daemons make themselves: element i is a pure function of seed, the tensor's
+ * place in the model and i, so the same for every number of ranks and every strategy. */
+enum zerod_init_kind {
+    ZEROD_LOADED = 0, /* the trainer gives them: zerod_initial, zerod_load */
+    ZEROD_ZEROS = 1,
+    ZEROD_CONSTANT = 2, /* a */
+    ZEROD_NORMAL = 3,   /* mean a, standard deviation b */
+    ZEROD_UNIFORM = 4,  /* [a, b) */
+};
+
+struct zerod_init {
+    enum zerod_init_kind kind;
+    uint64_t seed;
+    double a, b;
+};
+
 struct zerod_tensor {
     const char *name;              /* unique in the model, at most 127 bytes */
     uint32_t dims;                 /* 0 to 8; 0: one element */
     const uint64_t *shape;         /* row major */
     float weight_decay_multiplier; /* 1: decays, 0: does not */
+    float lr_multiplier;           /* of the step's learning rate; 0 means 1 */
+    bool frozen;                   /* gathered only: no gradient, optimizer state, reduce traffic */
+    bool ignored;                  /* the trainer's own business: named, without memory here */
+    bool absent_ok;                /* a micro-batch may leave its unit's reduce out: zeros */
+    const char *alias;             /* the tensor whose memory this one is (tied); NULL: none */
+    enum zerod_dtype dtype;        /* when gathered; 0: the model's */
+    struct zerod_init init;
 };
 
 /* What is gathered together: FSDP's unit, a transformer block say. */
@@ -80,6 +103,22 @@ struct zerod_unit {
     const char *name;
     size_t tensor_count;
     const struct zerod_tensor *tensors;
+    uint32_t contributions; /* reduces in a micro-batch, summed in call order; 0 means 1 */
+};
+
+enum zerod_optimizer {
+    ZEROD_ADAMW = 1,
+    ZEROD_ADAM = 2, /* weight decay added to the gradient (L2) */
+    ZEROD_SGD = 3,
+    ZEROD_LION = 4,
+};
+
+/* fp16: multiply the loss with zerod_try.loss_scale. Zeros mean 65536 (1 when not dynamic), 2, 1,
+ * 1000, 2. */
+struct zerod_scaling {
+    bool dynamic;
+    double start, factor, floor;
+    uint32_t window, hysteresis;
 };
 
 struct zerod_op {
@@ -100,10 +139,22 @@ struct zerod_model {
     const struct zerod_unit *units;
     size_t plan_count;
     const struct zerod_plan *plans;
-    const char *strategy; /* "ddp", "zero2", "zero3"; NULL: what the daemon was started with */
-    enum zerod_dtype param_dtype; /* of gathered parameters; 0: what the daemon was started with */
-    uint32_t micro_batches;       /* K; 0 means 1 */
-    double beta1, beta2, epsilon, weight_decay; /* AdamW, fp32 master weights and moments */
+    /* "ddp", "zero1", "zero2", "zero3" ("full_shard"), "hybrid_shard", "hybrid_zero2"; NULL: what
+     * the daemon was started with, like 0 in the next four */
+    const char *strategy;
+    uint32_t shard_size;            /* of the hybrid strategies */
+    enum zerod_dtype param_dtype;   /* of gathered parameters */
+    enum zerod_dtype wire_dtype;    /* of gradient slots: fp32 or bf16 */
+    enum zerod_dtype kept_dtype;    /* of gradients kept between micro-batches: fp32 or bf16 */
+    uint32_t micro_batches;         /* K; 0 means 1 */
+    enum zerod_optimizer optimizer; /* 0: AdamW; fp32 master weights and states */
+    double beta1, beta2, epsilon;   /* AdamW, Adam, Lion */
+    double weight_decay;
+    double momentum; /* SGD */
+    bool nesterov;
+    double clip_value;       /* each averaged gradient is held within +- this; 0: not */
+    double gradient_divisor; /* of the sum over ranks; 0: the sum of their weights, so a mean */
+    struct zerod_scaling scaling;
 };
 
 struct zerod; /* one attachment */
@@ -126,10 +177,20 @@ ZEROD_API const char *zerod_strategy(const struct zerod *z);
 ZEROD_API enum zerod_dtype zerod_param_dtype(const struct zerod *z);
 ZEROD_API uint64_t zerod_attachment(const struct zerod *z);
 
-/* The unit's flat range in elements, padding included, and a tensor's place in it. The same for
- * gathered parameters and for gradients. 0 for an index out of range. */
-ZEROD_API uint64_t zerod_unit_elements(const struct zerod *z, uint32_t unit);
-ZEROD_API uint64_t zerod_tensor_offset(const struct zerod *z, uint32_t unit, uint32_t tensor);
+ZEROD_API enum zerod_dtype zerod_wire_dtype(const struct zerod *z); /* of gradient slots */
+
+/* Where a tensor is, bytes from the start of the gathered unit, of its gradient slot, of its
+ * initial values. ZEROD_NOWHERE: it has no place there (frozen: no gradient; ignored: none at all;
+ * nothing to load), or an index is out of range. An alias is where its tensor is, in that one's
+ * unit. */
+#define ZEROD_NOWHERE UINT64_MAX
+ZEROD_API uint64_t zerod_param_offset(const struct zerod *z, uint32_t unit, uint32_t tensor);
+ZEROD_API uint64_t zerod_grad_offset(const struct zerod *z, uint32_t unit, uint32_t tensor);
+ZEROD_API uint64_t zerod_initial_offset(const struct zerod *z, uint32_t unit, uint32_t tensor);
+/* Bytes of a gathered unit, its gradient slot, its initial values, padding included; 0: none. */
+ZEROD_API uint64_t zerod_param_bytes(const struct zerod *z, uint32_t unit);
+ZEROD_API uint64_t zerod_grad_bytes(const struct zerod *z, uint32_t unit);
+ZEROD_API uint64_t zerod_initial_bytes(const struct zerod *z, uint32_t unit);
 
 /* The last failed call's status and text; stays until the next failure. */
 ZEROD_API const struct zerod_error *zerod_last_error(const struct zerod *z);
@@ -146,6 +207,7 @@ struct zerod_try {
     size_t rank_cursor_bytes;
     const void *shared_cursor;
     size_t shared_cursor_bytes;
+    double loss_scale;       /* multiply the loss with it; 1 without loss scaling */
     const char *void_reason; /* why the try before was void; "" */
 };
 
@@ -163,19 +225,22 @@ ZEROD_API int zerod_gather(struct zerod *z, uint32_t unit, const void **params);
  * not held. */
 ZEROD_API int zerod_release(struct zerod *z, uint32_t unit);
 
-/* A gradient slot for the unit: fp32, zerod_unit_elements of them; the trainer writes every
- * tensor's elements (padding is ignored), or asks for it |zeroed|. Valid until reduce or load.
+/* A gradient slot for the unit: zerod_grad_bytes of the wire dtype; the trainer writes every
+ * trainable tensor's elements (padding is ignored), or asks for it |zeroed|. Valid until reduce.
  * Several units may have one at a time; slots go back in the order in which they were asked for,
- * the plan's order of reduces. ALREADY_EXISTS: reduced in this micro-batch. RESOURCE_EXHAUSTED:
- * this trainer holds all slots. FAILED_PRECONDITION: it has one, or all of the try's reduces are
- * done. */
-ZEROD_API int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, float **grad);
+ * the plan's order of reduces. ALREADY_EXISTS: reduced as often as it may be in this micro-batch.
+ * RESOURCE_EXHAUSTED: this trainer holds all slots. FAILED_PRECONDITION: it has one, or all of the
+ * try's reduces are done, or nothing in it is trained. */
+ZEROD_API int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, void **grad);
 
 /* Sums the unit's slot over ranks. One-way, as release. FAILED_PRECONDITION: no zerod_grad before.
  */
 ZEROD_API int zerod_reduce(struct zerod *z, uint32_t unit);
 
-/* Step 0: the slot holds the unit's initial values (fp32; every rank the same). One-way. */
+/* Step 0: where to write the unit's initial values, fp32 whatever the dtypes, every rank the same;
+ * only tensors without an initialiser are read. Units with such a tensor, in order, one at a time:
+ * zerod_initial, fill in, zerod_load (one-way). */
+ZEROD_API int zerod_initial(struct zerod *z, uint32_t unit, float **values);
 ZEROD_API int zerod_load(struct zerod *z, uint32_t unit);
 
 struct zerod_step {
@@ -197,6 +262,7 @@ struct zerod_outcome {
     double grad_norm;
     double user[ZEROD_USER]; /* sums over ranks */
     uint64_t next_step;
+    double loss_scale; /* of the next step */
 };
 
 /* Ends the try: 0 with COMMITTED or SKIPPED on every rank alike. ABORTED: void, redo it after

@@ -21,36 +21,69 @@ enum {
     KERNELS_MAX_RANKS = 64, /* sources of one sum */
 };
 
-/* AdamW's numbers for one range of one step; all from the decision (kernels/scalars.h), fp32. */
-struct adamw {
+enum optimizer {
+    OPTIMIZER_NONE = 0,
+    OPTIMIZER_ADAMW = 1,
+    OPTIMIZER_ADAM = 2, /* weight decay added to the gradient (L2) */
+    OPTIMIZER_SGD = 3,
+    OPTIMIZER_LION = 4,
+    OPTIMIZERS = 5,
+};
+
+/* An optimizer's numbers for one range of one step; all from the decision (kernels/scalars.h),
+ * fp32. */
+struct update_numbers {
     float multiplier;   /* of the gradient: clip / divisor */
-    float beta2;        /* fp32 of the registered value */
+    float clip_value;   /* then held within +- this; 0: not */
+    float beta1, beta2; /* fp32 of the registered values */
     float one_minus_b1; /* fp32 of 1 - beta1 computed in fp64 */
     float one_minus_b2; /* fp32 of 1 - beta2 computed in fp64 */
     float epsilon;
-    float decay;       /* -lr * weight decay * the tensor's multiplier */
-    float step_size;   /* -lr / (1 - beta1^t) */
+    float decay;     /* AdamW, Lion: -lr * weight decay * both of the tensor's multipliers */
+    float l2;        /* Adam, SGD: weight decay * the tensor's multiplier, added to the gradient */
+    float step_size; /* -lr / (1 - beta1^t) or -lr, times the tensor's multiplier */
     float inv_sqrt_c2; /* 1 / sqrt(1 - beta2^t) */
+    float momentum;
+    bool nesterov, first;
 };
+
+/* One element of an update; s1, s2 are the optimizer's states (those it lacks are not touched and
+ * may be NULL). Reads g, p, s1, s2; writes p_out, s1_out, s2_out, each n long; outputs may equal
+ * inputs. */
+typedef void update_kernel(const struct update_numbers *u, size_t n, const float *g, const float *p,
+                           const float *s1, const float *s2, float *p_out, float *s1_out,
+                           float *s2_out);
 
 struct kernels {
     const char *isa; /* "plain", "avx2", "avx512" */
 
-    /* design §14, per element, with g' = g * multiplier (one rounding):
+    /* By enum optimizer. With g' = g * multiplier (one rounding), then clamped to +- clip_value:
+     * AdamW (design §14):
      *   m' = fma(one_minus_b1, g' - m, m);  v' = fma(beta2, v, one_minus_b2 * (g' * g'));
      *   den = fma(sqrt(v'), inv_sqrt_c2, epsilon);
      *   p' = fma(decay, p, p);  p'' = fma(step_size, m' / den, p')
-     * Reads g, p, m, v; writes p_out, m_out, v_out, each n long; outputs may equal their inputs. */
-    void (*adamw)(const struct adamw *a, size_t n, const float *g, const float *p, const float *m,
-                  const float *v, float *p_out, float *m_out, float *v_out);
+     * Adam: g'' = fma(l2, p, g'), then as AdamW without decay.
+     * SGD: g'' = fma(l2, p, g'); with momentum b' = first ? g'' : fma(momentum, b, g'') and the
+     *   direction d = nesterov ? fma(momentum, b', g'') : b'; without, d = g''; p' = fma(step_size,
+     * d, p) Lion: c = fma(one_minus_b1, g' - m, m); p' = fma(decay, p, p); p'' = p' + step_size *
+     * sign(c) (sign(0) = 0);  m' = fma(one_minus_b2, g' - m, m) */
+    update_kernel *update[OPTIMIZERS];
 
     /* fp32 to bf16, nearest even; NaN stays NaN (quiet). */
     void (*to_bf16)(size_t n, const float *from, uint16_t *to);
     void (*from_bf16)(size_t n, const uint16_t *from, float *to);
+    /* fp32 to fp16 (IEEE binary16), nearest even, denormals kept, overflow to infinity; NaN stays
+     * NaN. */
+    void (*to_fp16)(size_t n, const float *from, uint16_t *to);
+    void (*from_fp16)(size_t n, const uint16_t *from, float *to);
 
     /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ..., fp32, in rank order. With |add| that
      * sum is then added to to[i] (to[i] + sum). |to| may equal one of the sources. ranks >= 1. */
     void (*sum)(size_t n, size_t ranks, const float *const *from, bool add, float *to);
+
+    /* The same with bf16 sources: widened, summed in fp32 in rank order; with |add| + to[i]; result
+     * fp32. */
+    void (*sum_bf16)(size_t n, size_t ranks, const uint16_t *const *from, bool add, float *to);
 
     /* Copy for data that will not be read again soon: non-temporal stores where they exist. */
     void (*copy)(size_t bytes, const void *from, void *to);

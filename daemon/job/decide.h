@@ -5,8 +5,10 @@
 #include "job/words.h"
 
 struct decide_options {
-    struct adamw_options adamw;
-    uint64_t max_skips_in_row; /* default 50; one more is an error with state intact */
+    struct optimizer_options optimizer;
+    struct loss_scaling scaling; /* checked */
+    double gradient_divisor;     /* 0: the sum of weights */
+    uint64_t max_skips_in_row;   /* default 50; one more is an error with state intact */
 };
 
 /* All |ranks| votes are YES and of one fence. |before|: the decision of the step before, NULL at

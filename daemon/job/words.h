@@ -53,7 +53,8 @@ struct decision {
     struct fence fence; /* of the votes that it was computed from; kept when it is sent again */
     enum outcome outcome;
     uint64_t t, skips_in_row;
-    double learning_rate, loss_scale;
+    double learning_rate;
+    struct scale_state scale; /* for the step after this one */
     struct step_scalars scalars;
     uint32_t user_count;
     double user[JOB_USER];        /* sums in rank order */
