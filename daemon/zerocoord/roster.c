@@ -241,6 +241,15 @@ static void on_drilled(struct member *who) {
     send_to_all(who->coord, &m);
 }
 
+static void on_finished(struct member *who) {
+    Zerod__V1__Finished finished = ZEROD__V1__FINISHED__INIT;
+    Zerod__V1__CoordinatorMessage m = ZEROD__V1__COORDINATOR_MESSAGE__INIT;
+    finished.rank = who->rank;
+    m.what_case = ZEROD__V1__COORDINATOR_MESSAGE__WHAT_FINISHED;
+    m.finished = &finished;
+    send_to_all(who->coord, &m);
+}
+
 static int dispatch(struct member *who, const Zerod__V1__DaemonMessage *m, struct err *e) {
     switch (m->what_case) {
     case ZEROD__V1__DAEMON_MESSAGE__WHAT_GRANT:
@@ -255,6 +264,9 @@ static int dispatch(struct member *who, const Zerod__V1__DaemonMessage *m, struc
         return on_vote(who, m->vote, e);
     case ZEROD__V1__DAEMON_MESSAGE__WHAT_READY:
         on_ready(who);
+        return 0;
+    case ZEROD__V1__DAEMON_MESSAGE__WHAT_FINISHED:
+        on_finished(who);
         return 0;
     case ZEROD__V1__DAEMON_MESSAGE__WHAT_DRILLED:
         on_drilled(who);

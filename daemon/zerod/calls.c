@@ -44,6 +44,33 @@ static bool drill_here(struct session *s, enum drill_phase phase) {
     return true;
 }
 
+/* Has another rank's trainer finished, though this one goes on? Then the try is doomed. */
+static bool goes_on_alone(struct session *s, uint64_t id) {
+    struct rank *r = s->rank;
+    unsigned rank = 0;
+    struct err e;
+    while (rank < r->options.world && !r->peer_finished[rank]) {
+        rank++;
+    }
+    if (rank == r->options.world) {
+        return false;
+    }
+    (void)err_set(&e, ST_FAILED_PRECONDITION,
+                  "goes on with step %llu, before which rank %u's trainer has finished",
+                  (unsigned long long)s->fence.step, rank);
+    doom(s, id, &e);
+    return true;
+}
+
+void session_peer_finished(struct rank *r, unsigned rank) {
+    struct session *s = r->session;
+    r->peer_finished[rank] = true;
+    if (s && s->state == SESSION_ATTACHED && s->entered && !s->eval &&
+        (s->gathers_asked || s->reduces_asked || s->step_id)) {
+        (void)goes_on_alone(s, s->step_id);
+    }
+}
+
 static uint32_t plan_middle(const struct rank *r, enum plan_kind kind) {
     const struct plan *train = model_plan(&r->model, "train");
     uint32_t count = 0;
@@ -232,7 +259,17 @@ void calls_enter(struct session *s, const struct fence *f) {
     release_held(s);
 }
 
+/* Calls that need the other ranks in the try. */
+static bool is_joint(const struct session *s, const Zerod__V1__TrainerRequest *m) {
+    return m->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_STEP ||
+           m->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_REDUCE ||
+           (m->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_GATHER && !s->eval);
+}
+
 static void dispatch_current(struct session *s, const Zerod__V1__TrainerRequest *m) {
+    if (is_joint(s, m) && goes_on_alone(s, m->id)) {
+        return;
+    }
     switch (m->call_case) {
     case ZEROD__V1__TRAINER_REQUEST__CALL_GATHER:
         on_gather(s, m);

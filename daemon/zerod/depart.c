@@ -11,8 +11,6 @@
 #include "base/log.h"
 #include "zerod/session.h"
 
-enum { FAREWELL_MS = 500 };
-
 static void on_death_closed(uv_handle_t *h) {
     struct session *s = h->data;
     close(s->pidfd);
@@ -49,35 +47,24 @@ void session_drop(struct session *s) {
 }
 
 /* A trainer that has finished leaves the try that its last step opened. That is the job's end as
- * long as the other ranks finish too: only a rank that goes on must hear of it, as an error. So the
- * try is left open for a moment. */
+ * long as the other ranks finish too, so the try stays as it is; the peers are told, and one whose
+ * trainer goes on in it refuses that (calls.c). */
 
-void session_end_farewell(struct rank *r, int code) {
-    char reason[JOB_REASON];
-    if (!r->finishing) {
-        return;
+static void begin_farewell(struct rank *r) {
+    Zerod__V1__Finished finished = ZEROD__V1__FINISHED__INIT;
+    Zerod__V1__DaemonMessage m = ZEROD__V1__DAEMON_MESSAGE__INIT;
+    finished.rank = (uint32_t)r->options.rank;
+    m.what_case = ZEROD__V1__DAEMON_MESSAGE__WHAT_FINISHED;
+    m.finished = &finished;
+    r->finishing = true;
+    link_send(r, &m);
+}
+
+void session_end_farewell(struct rank *r) {
+    if (r->finishing) {
+        r->finishing = false;
+        job_rank_detached(r->job, ST_ABORTED, "another trainer comes after one that had finished");
     }
-    r->finishing = false;
-    uv_timer_stop(&r->farewell);
-    (void)snprintf(
-        reason, sizeof reason,
-        "rank %u's trainer has finished before step %llu, which another rank goes on with",
-        (unsigned)r->options.rank, (unsigned long long)r->last_open.step);
-    job_rank_detached(r->job, code, reason);
-}
-
-static void on_farewell(uv_timer_t *t) {
-    session_end_farewell(t->data, ST_FAILED_PRECONDITION);
-}
-
-void session_init(struct rank *r) {
-    uv_timer_init(&r->loop, &r->farewell);
-    r->farewell.data = r;
-}
-
-void session_close(struct rank *r) {
-    r->finishing = false;
-    uv_close((uv_handle_t *)&r->farewell, NULL);
 }
 
 void session_lost(struct session *s) {
@@ -101,8 +88,7 @@ void session_lost(struct session *s) {
     bool finished = s->finished;
     session_drop(s);
     if (attached && !r->ending && finished) {
-        r->finishing = true;
-        uv_timer_start(&r->farewell, on_farewell, FAREWELL_MS, 0);
+        begin_farewell(r);
     } else if (attached && !r->ending) {
         job_rank_detached(r->job, ST_ABORTED, reason);
     }

@@ -104,6 +104,12 @@ static void on_drilled(struct rank *r) {
     }
 }
 
+static void on_finished(struct rank *r, const Zerod__V1__Finished *m) {
+    if (m->rank < r->options.world && m->rank != r->options.rank) {
+        session_peer_finished(r, m->rank);
+    }
+}
+
 static void dispatch(struct rank *r, const Zerod__V1__CoordinatorMessage *m) {
     switch (m->what_case) {
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_ASK:
@@ -126,6 +132,9 @@ static void dispatch(struct rank *r, const Zerod__V1__CoordinatorMessage *m) {
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_STOP:
         rank_end(r, m->stop->reason);
+        break;
+    case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_FINISHED:
+        on_finished(r, m->finished);
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_DRILLED:
         on_drilled(r);

@@ -79,7 +79,6 @@ void rank_end(struct rank *r, const char *reason) {
         log_error("%s", reason);
     }
     session_end(r, false, reason ? reason : "the daemon is ending");
-    session_close(r);
     link_close(r);
     rpc_server_drain(r->server, 100000000, NULL, NULL);
     handover_close(r->handover, NULL, NULL);
@@ -151,7 +150,6 @@ static int start(struct rank *r, struct err *e) {
     }
     uv_async_init(&r->loop, &r->work, on_work);
     r->work.data = r;
-    session_init(r);
     link_start(r);
     return 0;
 }

@@ -136,6 +136,7 @@ void rank_memory_take_offer(struct rank *r, const Zerod__V1__Offer *o) {
         rank_end(r, "the coordinator relayed an offer that makes no sense");
         return;
     }
+    r->peer_finished[o->rank] = false; /* an attachment has begun there */
     struct taking *t = mem_zeroed(1, sizeof *t);
     *t = (struct taking){r, o->rank, o->state, o->attachment};
     r->taking++;

@@ -79,10 +79,10 @@ struct rank {
     struct job_rank *job;
     bool in_doubt; /* voted YES, not determined yet */
 
-    uv_timer_t farewell; /* a finished trainer's try is left open this long, see depart.c */
-    bool finishing;
-    struct session *session; /* the live or last attachment; NULL: none yet */
-    uint64_t attachment;     /* number of the last one */
+    bool finishing;                       /* its trainer has finished, see depart.c */
+    bool peer_finished[LAYOUT_MAX_RANKS]; /* as the coordinator relays it */
+    struct session *session;              /* the live or last attachment; NULL: none yet */
+    uint64_t attachment;                  /* number of the last one */
     struct waits waits;
     struct drill drill;
 
@@ -116,8 +116,7 @@ void rank_memory_free(struct rank *r);
 extern const struct grpc_service *session_service(struct rank *r);
 void session_agreed(struct rank *r); /* the coordinator agreed to the model */
 void session_refused(struct rank *r, int code, const char *text);
-void session_init(struct rank *r);
-void session_close(struct rank *r);
+void session_peer_finished(struct rank *r, unsigned rank);
 void session_determined(struct rank *r); /* no doubt left: a waiting attach goes on */
 void session_end(struct rank *r, bool kill_trainer, const char *reason);
 uint64_t session_trainer_pid(const struct rank *r); /* 0: none attached */

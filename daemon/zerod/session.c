@@ -207,7 +207,7 @@ static void register_trainer(struct rank *r, struct grpc_call *call,
         grpc_call_fail(call, &e);
         return;
     }
-    session_end_farewell(r, ST_ABORTED);
+    session_end_farewell(r);
     struct session *s = session_new(r, call, pidfd);
     s->register_id = m->id;
     s->state = r->agreed ? SESSION_WAITING : SESSION_AGREEING;

@@ -47,8 +47,8 @@ void session_lost(struct session *s); /* its stream has ended */
 /* Ends the attachment of a trainer that is dead; |s| is gone then. */
 void session_lose(struct session *s, const char *text);
 void session_on_death(uv_poll_t *p, int status, int events);
-/* A finished trainer's try is left now, for |code|. */
-void session_end_farewell(struct rank *r, int code);
+/* A finished trainer's try is left now. */
+void session_end_farewell(struct rank *r);
 
 /* calls.c */
 void calls_dispatch(struct session *s, const Zerod__V1__TrainerRequest *m);

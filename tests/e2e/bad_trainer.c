@@ -3,7 +3,8 @@
  * Three units, five steps; gradients depend on rank and step. What is wrong happens on rank 1 in
  * step 3, first attempt (or where the mode says). Each error is printed as "rank R: STATUS: text".
  * Modes in which the job can go on come back through zerod_begin() and exit with 0 when all five
- * steps are done and every rank was told exactly what its mode must tell; otherwise 1. */
+ * steps are done and every rank was told exactly what its mode must tell; otherwise 1. The mode
+ * "good" does nothing wrong and prints each step that it enters. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -251,6 +252,23 @@ static void hear(const struct zerod_try *t) {
     }
 }
 
+/* The cursor is the number of the step that it was committed with. */
+static void check_cursor(const struct zerod_try *t) {
+    uint64_t before = 0;
+    if (t->rank_cursor_bytes == sizeof before) {
+        memcpy(&before, t->rank_cursor, sizeof before);
+    }
+    if (t->step > 1 && before + 1 != t->step) {
+        fail("step %llu has the cursor of step %llu", (unsigned long long)t->step,
+             (unsigned long long)before);
+    }
+    if (is("good")) {
+        (void)printf("rank %u: attachment %llu enters step %llu\n", rank,
+                     (unsigned long long)zerod_attachment(z), (unsigned long long)t->step);
+        (void)fflush(stdout);
+    }
+}
+
 static void run(void) {
     struct zerod_try t;
     for (;;) {
@@ -263,14 +281,7 @@ static void run(void) {
             return;
         }
         hear(&t);
-        uint64_t before = 0;
-        if (t.rank_cursor_bytes == sizeof before) {
-            memcpy(&before, t.rank_cursor, sizeof before);
-        }
-        if (before + 1 < t.step || (t.step > 1 && before + 1 != t.step)) {
-            fail("step %llu has the cursor of step %llu", (unsigned long long)t.step,
-                 (unsigned long long)before);
-        }
+        check_cursor(&t);
         rc = t.loading ? load() : train(&t);
         if (rc) {
             voided(rc);

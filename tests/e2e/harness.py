@@ -150,6 +150,8 @@ class Bench:
     def __init__(self, root, build, slow):
         self.root, self.build, self.slow = root, build, slow
         self.bin = os.path.join(build, "bin")
+        with open(os.path.join(build, "CMakeCache.txt")) as f:
+            self.sanitized = any(line.startswith("ZEROD_SANITIZE:") and line.split("=")[1].strip() for line in f)
         self.mark = uuid.uuid4().hex
         self.folder = tempfile.mkdtemp(prefix="ze-", dir="/tmp")
         self.tmp = os.path.join(self.folder, "t")

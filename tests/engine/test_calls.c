@@ -3,6 +3,7 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "world.h"
@@ -236,6 +237,11 @@ START_TEST(an_eval_pass_changes_nothing) {
                         "step 2: the eval pass ended while unit \"block0\" is still held");
             }
             ck_assert_int_eq(engine_release(e, order[i], NULL), 0);
+            if (i == 2) {
+                REFUSED(engine_end_eval(e, err), ST_FAILED_PRECONDITION,
+                        "step 2, micro-batch 0, plan position 3: the plan \"eval\" still expects "
+                        "gather \"empty\"");
+            }
         }
         ck_assert_int_eq(engine_end_eval(e, NULL), 0);
         t->gathered = 0;
@@ -320,12 +326,18 @@ START_TEST(updates_can_be_held_back) {
     usleep(5000);
     engine_events(e);
     ck_assert_uint_eq(w->trainers[0].gathered, 0); /* of step 2: wants version 1 */
+    /* Nor is a gradient summed: the update still reads the last one. */
+    memset(w->trainers[0].grads, 0, w->trainers[0].bytes[1]);
+    ck_assert_int_eq(engine_reduce(e, 4, NULL), 0);
+    usleep(5000);
+    engine_events(e);
+    ck_assert_uint_eq(w->trainers[0].granted, 1);
     engine_hold_updates(e, false);
+    await_granted(2);
     await_gathered(2);
     world_quiet(w);
     engine_events(e);
     ck_assert_uint_gt(w->trainers[0].progressed, 0);
-    world_finish_step(w);
     ck_assert_uint_eq(world_hash(w), reference_hash(&w->ref));
     down();
 }

@@ -1,5 +1,6 @@
 """Wrong input: a clear message, an exit status, unharmed daemons (issue part 5, item 6)."""
 import os
+import subprocess
 
 from harness import case, check, equal
 
@@ -43,6 +44,24 @@ def data_missing(bench):
 def too_little_memory(bench):
     text = bench.fail(2, "zero3", bench.gpt(), device_memory=65536, max_restarts=0)
     mentions(text, "65536")
+
+
+@case("wrong/daemon_alone")
+def daemon_alone(bench):
+    """The daemons themselves, started by hand, say what is wrong with their options."""
+    long_path = os.path.join(bench.tmp, "x" * 120)
+    good = ["--job", "j", "--world", "2"]
+    for program, words, code, parts in (
+            ("zerod", [], 2, ("listen",)), ("zerocoord", [], 2, ("listen",)),
+            ("zerocoord", ["--listen", "p", "--job", "j", "--world", "0"], 2, ("world", "0")),
+            ("zerocoord", ["--listen", long_path] + good, 1, ("107", "bytes")),
+            ("zerod", ["--listen", "a", "--handover", "b", "--coordinator", "c", "--rank", "2"] + good, 2, ("rank 2",)),
+            ("zerod", ["--listen", long_path, "--handover", "b", "--coordinator", "c", "--rank", "0"] + good, 1,
+             ("107", "bytes"))):
+        done = subprocess.run([bench.program(program), *words], cwd=bench.folder, env=bench.environment,
+                              capture_output=True, text=True, timeout=10 * bench.slow)
+        equal(done.returncode, code, f"{program} {' '.join(words)}: {done.stderr}")
+        mentions(done.stderr, *parts)
 
 
 # ---- trainers that misbehave: bad_trainer.c ------------------------------------------------------------
