@@ -8,15 +8,16 @@
  *
  * One engine serves every strategy by two groups of ranks and three placements:
  *
- *   inner: whose gradient slots are summed, every micro-batch, into kept gradients of 1/|inner| of
- * a range outer: whose kept gradients are summed once, after the last micro-batch
+ *   inner: gradient slots are summed here, every micro-batch, into kept gradients of 1/|inner|
+ *   outer: kept gradients are summed here once, after the last micro-batch
  *
- *            inner  outer  kept    updated (master, states)          gathered from      re-gathered
- * from ddp        1      N    whole   whole                             own replica        - zero1
- * 1      N    whole   1/N                               own replica        outer zero2      N 1 1/N
- * 1/N                               own replica        inner zero3      N      1    1/N     1/N
- * inner              - hybrid     S      R    1/S     1/S, equal on R replicas          inner -
- *   hyb_zero2  S      R    1/S     1/S                               own replica        inner
+ *                 inner  outer  kept   updated (master, states)  gathered from  re-gathered from
+ *   ddp               1      N  whole  whole                     own replica    -
+ *   zero1             1      N  whole  1/N                       own replica    outer
+ *   zero2             N      1  1/N    1/N                       own replica    inner
+ *   zero3             N      1  1/N    1/N                       inner          -
+ *   hybrid_shard      S      R  1/S    1/S, the same on R        inner          -
+ *   hybrid_zero2      S      R  1/S    1/S, the same on R        own replica    inner
  *
  * (zero1's outer sum is a reduce-scatter, the others' an all-reduce.) The inner group of rank r is
  * the S ranks from r - r % S on (one machine), the outer group is every S-th rank. So ddp = zero1's
@@ -84,8 +85,7 @@ struct layout {
     uint64_t trainable; /* of them */
     uint64_t padded;    /* all ranges' padded lengths */
     uint64_t largest_param_bytes, largest_grad_elements; /* of the largest units */
-    uint64_t
-        largest_load_bytes; /* fp32 values of the largest unit that the trainer loads; 0: none */
+    uint64_t largest_load_bytes; /* fp32 values of the largest unit the trainer loads; 0: none */
     size_t range_count;
     struct range *ranges;         /* owned, grouped by unit */
     struct unit_place *units;     /* owned, one a unit */
@@ -103,7 +103,8 @@ struct group layout_outer(const struct layout *l, unsigned rank);
 unsigned group_index(const struct group *g, unsigned rank); /* rank must be a member */
 unsigned group_member(const struct group *g, unsigned index);
 
-/* Stretches of a range, in elements from its start. */
+/* Stretches of a range, in elements from its start. Frozen ranges have no gradients and no states:
+ * kept and updated are empty there; piece and held are not. */
 struct stretch {
     uint64_t from, count;
 };
@@ -111,8 +112,8 @@ struct stretch layout_kept(const struct layout *l, size_t range, unsigned rank);
 struct stretch layout_updated(const struct layout *l, size_t range,
                               unsigned rank); /* master, states */
 struct stretch layout_piece(const struct layout *l, size_t range, unsigned rank);
-/* What of the range's parameters the rank holds for others to gather (params_sharded; also frozen
- * ranges). */
+/* What of the range's parameters the rank holds: its share of the inner group when params_sharded,
+ * else the whole replica. */
 struct stretch layout_held(const struct layout *l, size_t range, unsigned rank);
 
 /* The segments of elements [from, from + count) of a range, in order. Writes at most |cap| and
@@ -122,17 +123,15 @@ size_t layout_segments(const struct layout *l, size_t range, struct stretch s, s
 
 /* Bytes of one rank, exact. Lines are of real elements; their padding is a line of its own. */
 struct memory {
-    uint64_t params;       /* replica, or shard of its dtype; a sharded trainable fp32 range: 0, its
-                              master is read */
-    uint64_t grads;        /* kept gradients, kept_dtype */
+    uint64_t params; /* replica, or shard; a sharded trainable fp32 range: 0, its master is read */
+    uint64_t grads;  /* kept gradients, kept_dtype */
     uint64_t optimizer;    /* fp32 master and optimizer_states; of trainable ranges */
     uint64_t gather_slots; /* gather_slots * largest unit's bytes; 0 where the replica is lent */
-    uint64_t
-        grad_slots;    /* grad_slots * largest unit's gradients, wire_dtype; at least
-                          largest_load_bytes: initial values go the same way, one unit at a time */
-    uint64_t padding;  /* of params, grads and optimizer */
-    uint64_t rounding; /* memfds are whole huge pages; filled in by the allocator */
-    uint64_t fixed;    /* records, scratch tiles, control page; filled in by the allocator */
+    uint64_t grad_slots;   /* grad_slots * largest unit's gradients, wire_dtype; at least
+                              largest_load_bytes: first values go that way, one unit at a time */
+    uint64_t padding;      /* of params, grads and optimizer */
+    uint64_t rounding;     /* memfds are whole huge pages; filled in by the allocator */
+    uint64_t fixed;        /* records, scratch tiles, control page; filled in by the allocator */
 };
 
 struct slots {

@@ -29,8 +29,7 @@ enum strategy {
     STRATEGY_NONE = 0,
     STRATEGY_DDP = 1,
     STRATEGY_ZERO1 = 2,
-    STRATEGY_ZERO2 =
-        3, /* also what reshard_after_forward=false asks for: with fixed arenas it is that */
+    STRATEGY_ZERO2 = 3, /* also reshard_after_forward=false: with fixed arenas it is that */
     STRATEGY_ZERO3 = 4,
     STRATEGY_HYBRID_SHARD = 5,
     STRATEGY_HYBRID_ZERO2 = 6,
@@ -77,8 +76,7 @@ static inline bool tensor_has_place(const struct tensor *t) {
 struct unit {
     char name[MODEL_NAME];
     size_t first, tensors;  /* model->tensors[first .. first + tensors) */
-    uint32_t contributions; /* reduces in a micro-batch, summed in call order; from 1 (tied weights:
-                               2) */
+    uint32_t contributions; /* reduces in a micro-batch, from 1; summed in call order (tied: 2) */
 };
 
 struct plan_op {
@@ -103,8 +101,7 @@ struct model {
     uint32_t shard_size;    /* S of the hybrid strategies; 0: all ranks. Others ignore it */
     enum dtype param_dtype; /* of gathered parameters */
     enum dtype wire_dtype;  /* of gradient slots: fp32 or bf16 (summed in fp32, rounded once) */
-    enum dtype
-        kept_dtype; /* of gradients kept between micro-batches and all-reduced: fp32 or bf16 */
+    enum dtype kept_dtype;  /* of gradients kept and all-reduced between replicas: fp32 or bf16 */
     uint32_t micro_batches; /* from 1 */
     struct optimizer_options optimizer;
     double gradient_divisor; /* 0: the sum of the ranks' weights, so a mean */
@@ -123,7 +120,8 @@ void model_free(struct model *m);
 /* A trainable tensor of the model's dtype that the trainer loads, both multipliers 1. Names over
  * the limit are cut here and refused by model_add_tensor. */
 struct tensor model_tensor(const char *name, size_t dims, const uint64_t *shape);
-/* fp32 everywhere, AdamW, one micro-batch, no loss scaling: what fields of 0 mean on the wire. */
+/* fp32 everywhere, AdamW, one micro-batch, no loss scaling: what fields of 0 mean on the wire.
+ * Units, plans and the strategy stay as they are, so |m| must be zeroed before it is first used. */
 void model_defaults(struct model *m);
 
 /* Fills in tensors' element counts and checks all: at least one unit; unique unit names; a tensor

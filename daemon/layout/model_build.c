@@ -48,7 +48,7 @@ static void set_name(char to[static MODEL_NAME], const char *name) {
     memcpy(to, name, strlen(name) + 1); /* check_name saw that it fits */
 }
 
-int model_add_unit(struct model *m, const char *name, struct err *e) {
+int model_add_unit(struct model *m, const char *name, uint32_t contributions, struct err *e) {
     int rc = check_name("unit", name, e);
     if (rc) {
         return rc;
@@ -64,37 +64,50 @@ int model_add_unit(struct model *m, const char *name, struct err *e) {
     struct unit *u = &units[m->unit_count++];
     set_name(u->name, name);
     u->first = m->tensor_count;
+    u->contributions = contributions;
     return 0;
 }
 
-int model_add_tensor(struct model *m, const char *name, size_t dims, const uint64_t *shape,
-                     float decay_multiplier, struct err *e) {
-    int rc = check_name("tensor", name, e);
+struct tensor model_tensor(const char *name, size_t dims, const uint64_t *shape) {
+    struct tensor t = {.decay_multiplier = 1, .lr_multiplier = 1};
+    memcpy(t.name, name, strnlen(name, sizeof t.name)); /* no NUL: too long, check_name sees it */
+    t.dims = dims > MODEL_DIMS ? MODEL_DIMS + 1 : (uint32_t)dims;
+    if (dims && dims <= MODEL_DIMS) {
+        memcpy(t.shape, shape, dims * sizeof *shape);
+    }
+    return t;
+}
+
+static int check_new_tensor(const struct model *m, const struct tensor *t, struct err *e) {
+    int rc = check_name("tensor", t->name, e);
+    if (!rc && t->alias[0]) {
+        rc = check_name("tensor", t->alias, e);
+    }
     if (rc) {
         return rc;
     }
     if (!m->unit_count) {
-        return err_set(e, ST_INVALID_ARGUMENT, "tensor \"%s\" comes before any unit", name);
+        return err_set(e, ST_INVALID_ARGUMENT, "tensor \"%s\" comes before any unit", t->name);
     }
-    if (dims > MODEL_DIMS) {
-        return err_set(e, ST_RESOURCE_EXHAUSTED,
-                       "tensor \"%s\" has %zu dimensions: the limit is %d", name, dims, MODEL_DIMS);
+    if (t->dims > MODEL_DIMS) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "tensor \"%s\" has more dimensions than the limit of %d", t->name,
+                       MODEL_DIMS);
     }
-    if (m->tensor_count == MODEL_MAX_TENSORS) {
-        return too_many(e, "tensors", MODEL_MAX_TENSORS);
+    return m->tensor_count == MODEL_MAX_TENSORS ? too_many(e, "tensors", MODEL_MAX_TENSORS) : 0;
+}
+
+int model_add_tensor(struct model *m, const struct tensor *t, struct err *e) {
+    int rc = check_new_tensor(m, t, e);
+    if (rc) {
+        return rc;
     }
     struct tensor *tensors = grown(m->tensors, m->tensor_count, sizeof *tensors);
     if (!tensors) {
         return no_memory(e, "tensor", m->tensor_count);
     }
     m->tensors = tensors;
-    struct tensor *t = &tensors[m->tensor_count++];
-    set_name(t->name, name);
-    t->dims = (uint32_t)dims;
-    if (dims) {
-        memcpy(t->shape, shape, dims * sizeof *shape);
-    }
-    t->decay_multiplier = decay_multiplier;
+    tensors[m->tensor_count++] = *t;
     m->units[m->unit_count - 1].tensors++;
     return 0;
 }
@@ -147,4 +160,12 @@ void model_free(struct model *m) {
     free(m->units);
     free(m->tensors);
     *m = (struct model){0};
+}
+
+void model_defaults(struct model *m) {
+    m->param_dtype = m->wire_dtype = m->kept_dtype = DTYPE_FP32;
+    m->micro_batches = 1;
+    m->optimizer = optimizer_defaults();
+    m->gradient_divisor = 0;
+    m->scaling = (struct loss_scaling){0};
 }

@@ -3,33 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "layout/model_inner.h"
+#include "layout/difference_inner.h"
 
-/* Two models and who registered them. */
-struct pair {
-    const struct model *a, *b;
-    unsigned rank_a, rank_b;
-    struct err *e;
-};
-
-const char *shape_text(const struct tensor *t, char text[static SHAPE_TEXT]) {
-    size_t n = 0;
-    text[n++] = '[';
-    for (uint32_t i = 0; i < t->dims && i < MODEL_DIMS; i++) {
-        n += (size_t)snprintf(text + n, SHAPE_TEXT - n, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
-    }
-    (void)snprintf(text + n, SHAPE_TEXT - n, "]");
-    return text;
-}
-
-/* "<what>: <one> on rank 0, <other> on rank 1" */
-static int differ(const struct pair *p, const char *what, const char *one, const char *other) {
+int differ(const struct pair *p, const char *what, const char *one, const char *other) {
     return err_set(p->e, ST_FAILED_PRECONDITION,
                    "ranks %u and %u registered different models: %s: %s on rank %u, %s on rank %u",
                    p->rank_a, p->rank_b, what, one, p->rank_a, other, p->rank_b);
 }
 
-static int compare_counts(const struct pair *p, const char *what, uint64_t a, uint64_t b) {
+int compare_counts(const struct pair *p, const char *what, uint64_t a, uint64_t b) {
     if (a == b) {
         return 0;
     }
@@ -40,7 +22,7 @@ static int compare_counts(const struct pair *p, const char *what, uint64_t a, ui
 }
 
 /* 17 digits tell any two doubles apart. */
-static int compare_reals(const struct pair *p, const char *what, double a, double b) {
+int compare_reals(const struct pair *p, const char *what, double a, double b) {
     if (a == b) {
         return 0;
     }
@@ -50,7 +32,7 @@ static int compare_reals(const struct pair *p, const char *what, double a, doubl
     return differ(p, what, one, other);
 }
 
-static int compare_names(const struct pair *p, const char *what, const char *a, const char *b) {
+int compare_names(const struct pair *p, const char *what, const char *a, const char *b) {
     if (!strcmp(a, b)) {
         return 0;
     }
@@ -60,21 +42,8 @@ static int compare_names(const struct pair *p, const char *what, const char *a, 
     return differ(p, what, one, other);
 }
 
-static int compare_tensors(const struct pair *p, size_t unit, size_t i) {
-    const struct tensor *a = &p->a->tensors[i], *b = &p->b->tensors[i];
-    char what[160], one[SHAPE_TEXT], other[SHAPE_TEXT];
-    (void)snprintf(what, sizeof what, "name of tensor %zu in unit \"%.64s\"",
-                   i - p->a->units[unit].first, p->a->units[unit].name);
-    int rc = compare_names(p, what, a->name, b->name);
-    if (rc) {
-        return rc;
-    }
-    if (a->dims != b->dims || memcmp(a->shape, b->shape, a->dims * sizeof *a->shape)) {
-        (void)snprintf(what, sizeof what, "shape of tensor \"%.127s\"", a->name);
-        return differ(p, what, shape_text(a, one), shape_text(b, other));
-    }
-    (void)snprintf(what, sizeof what, "weight decay multiplier of tensor \"%.110s\"", a->name);
-    return compare_reals(p, what, (double)a->decay_multiplier, (double)b->decay_multiplier);
+int compare_flags(const struct pair *p, const char *what, bool a, bool b) {
+    return a == b ? 0 : differ(p, what, a ? "set" : "not set", b ? "set" : "not set");
 }
 
 static int compare_unit(const struct pair *p, size_t u) {
@@ -86,11 +55,15 @@ static int compare_unit(const struct pair *p, size_t u) {
         return rc;
     }
     for (size_t i = 0; i < a->tensors && i < b->tensors && !rc; i++) {
-        rc = compare_tensors(p, u, a->first + i);
+        rc = compare_tensors(p, a->first + i, a->name, i);
     }
     if (!rc) {
         (void)snprintf(what, sizeof what, "number of tensors in unit \"%.120s\"", a->name);
         rc = compare_counts(p, what, a->tensors, b->tensors);
+    }
+    if (!rc) {
+        (void)snprintf(what, sizeof what, "contributions to unit \"%.120s\"", a->name);
+        rc = compare_counts(p, what, a->contributions, b->contributions);
     }
     return rc;
 }
@@ -135,32 +108,9 @@ static int compare_structure(const struct pair *p) {
     return rc;
 }
 
-static int compare_optimizer(const struct pair *p) {
-    const struct adamw_options *a = &p->a->adamw, *b = &p->b->adamw;
-    int rc = compare_reals(p, "beta1", a->beta1, b->beta1);
-    if (!rc) {
-        rc = compare_reals(p, "beta2", a->beta2, b->beta2);
-    }
-    if (!rc) {
-        rc = compare_reals(p, "epsilon", a->epsilon, b->epsilon);
-    }
-    return rc ? rc : compare_reals(p, "weight decay", a->weight_decay, b->weight_decay);
-}
-
 int model_difference(const struct model *a, unsigned rank_a, const struct model *b, unsigned rank_b,
                      struct err *e) {
     struct pair p = {.a = a, .b = b, .rank_a = rank_a, .rank_b = rank_b, .e = e};
     int rc = compare_structure(&p);
-    if (!rc) {
-        rc = compare_optimizer(&p);
-    }
-    if (!rc) {
-        rc = compare_names(&p, "dtype of parameters", dtype_name(a->param_dtype),
-                           dtype_name(b->param_dtype));
-    }
-    if (!rc) {
-        rc = compare_names(&p, "strategy", strategy_name(a->strategy), strategy_name(b->strategy));
-    }
-    return rc ? rc
-              : compare_counts(&p, "number of micro-batches", a->micro_batches, b->micro_batches);
+    return rc ? rc : compare_numbers(&p);
 }

@@ -1,4 +1,5 @@
 /* Plans: the order of collectives that a trainer declares. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,43 +34,79 @@ static int check_units(const struct model *m, const struct plan *p, bool may_red
     return 0;
 }
 
-/* |gathered| and |reduced| are counters, one a unit. */
-static int check_order(const struct model *m, const struct plan *p, unsigned *gathered,
-                       bool *reduced, struct err *e) {
+/* What the plan "train" does with a unit. */
+struct use {
+    bool trainable; /* it has a gradient to reduce */
+    bool gathered;
+    uint32_t reduced;
+};
+
+static bool has_gradient(const struct model *m, const struct unit *u) {
+    for (size_t i = u->first; i < u->first + u->tensors; i++) {
+        if (tensor_is_trainable(&m->tensors[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_reduce(const struct unit *u, const struct use *use, size_t position,
+                        struct err *e) {
+    if (!use->gathered) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "plan \"train\" position %zu reduces unit \"%s\", which was not gathered "
+                       "before",
+                       position, u->name);
+    }
+    if (!use->trainable) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "plan \"train\" position %zu reduces unit \"%s\", which has no trainable "
+                       "tensor",
+                       position, u->name);
+    }
+    if (use->reduced == u->contributions) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "plan \"train\" position %zu reduces unit \"%s\" again, but it has %" PRIu32
+                       " contribution%s",
+                       position, u->name, u->contributions, u->contributions == 1 ? "" : "s");
+    }
+    return 0;
+}
+
+static int check_order(const struct model *m, const struct plan *p, struct use *uses,
+                       struct err *e) {
     for (size_t i = 0; i < p->count; i++) {
-        uint32_t u = p->ops[i].unit;
+        const struct unit *u = &m->units[p->ops[i].unit];
+        struct use *use = &uses[p->ops[i].unit];
         if (p->ops[i].kind == PLAN_GATHER) {
-            gathered[u]++;
+            use->gathered = true;
             continue;
         }
-        if (!gathered[u]) {
-            return err_set(e, ST_INVALID_ARGUMENT,
-                           "plan \"train\" position %zu reduces unit \"%s\", which was not "
-                           "gathered before",
-                           i, m->units[u].name);
+        int rc = check_reduce(u, use, i, e);
+        if (rc) {
+            return rc;
         }
-        if (reduced[u]) {
-            return err_set(e, ST_INVALID_ARGUMENT,
-                           "plan \"train\" position %zu reduces unit \"%s\" a second time", i,
-                           m->units[u].name);
-        }
-        reduced[u] = true;
+        use->reduced++;
     }
     for (size_t u = 0; u < m->unit_count; u++) {
-        if (!reduced[u]) {
-            return err_set(e, ST_INVALID_ARGUMENT, "plan \"train\" never reduces unit \"%s\"",
-                           m->units[u].name);
+        if (uses[u].trainable && uses[u].reduced < m->units[u].contributions) {
+            return err_set(e, ST_INVALID_ARGUMENT,
+                           "plan \"train\" reduces unit \"%s\" %" PRIu32
+                           " times, but it has %" PRIu32 " contribution%s",
+                           m->units[u].name, uses[u].reduced, m->units[u].contributions,
+                           m->units[u].contributions == 1 ? "" : "s");
         }
     }
     return 0;
 }
 
 static int check_train(const struct model *m, const struct plan *p, struct err *e) {
-    unsigned *gathered = mem_zeroed(m->unit_count, sizeof *gathered);
-    bool *reduced = mem_zeroed(m->unit_count, sizeof *reduced);
-    int rc = check_order(m, p, gathered, reduced, e);
-    free(reduced);
-    free(gathered);
+    struct use *uses = mem_zeroed(m->unit_count, sizeof *uses);
+    for (size_t u = 0; u < m->unit_count; u++) {
+        uses[u].trainable = has_gradient(m, &m->units[u]);
+    }
+    int rc = check_order(m, p, uses, e);
+    free(uses);
     return rc;
 }
 

@@ -39,15 +39,19 @@ const char *dtype_name(enum dtype d) {
         return "fp32";
     case DTYPE_BF16:
         return "bf16";
+    case DTYPE_FP16:
+        return "fp16";
     }
     return "unknown";
 }
 
 enum dtype dtype_parse(const char *s) {
-    if (!strcmp(s, "fp32")) {
-        return DTYPE_FP32;
+    for (enum dtype d = DTYPE_FP32; d <= DTYPE_FP16; d++) {
+        if (!strcmp(s, dtype_name(d))) {
+            return d;
+        }
     }
-    return !strcmp(s, "bf16") ? DTYPE_BF16 : DTYPE_NONE;
+    return DTYPE_NONE;
 }
 
 size_t dtype_bytes(enum dtype d) {
@@ -55,6 +59,7 @@ size_t dtype_bytes(enum dtype d) {
     case DTYPE_FP32:
         return 4;
     case DTYPE_BF16:
+    case DTYPE_FP16:
         return 2;
     case DTYPE_NONE:
         break;

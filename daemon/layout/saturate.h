@@ -1,0 +1,17 @@
+/* Products and sums of sizes that a trainer chose stop at the top instead of wrapping round. */
+#ifndef ZD_LAYOUT_SATURATE_H
+#define ZD_LAYOUT_SATURATE_H
+
+#include <stdint.h>
+
+static inline uint64_t times(uint64_t a, uint64_t b) {
+    uint64_t c;
+    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
+}
+
+static inline uint64_t plus(uint64_t a, uint64_t b) {
+    uint64_t c;
+    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
+}
+
+#endif
