@@ -1,78 +1,9 @@
+/* Fences, votes and decisions between messages and structs. Models are in convert_model.c. */
 #include "process/convert.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- models ---- */
-
-static int add_tensor(struct model *m, const Zerod__V1__Tensor *t, struct err *e) {
-    if (t->n_shape > MODEL_DIMS) {
-        return err_set(e, ST_INVALID_ARGUMENT, "tensor %.64s has %zu dimensions, the limit is %d",
-                       t->name, t->n_shape, MODEL_DIMS);
-    }
-    return model_add_tensor(m, t->name, t->n_shape, t->shape, t->weight_decay_multiplier, e);
-}
-
-static int add_unit(struct model *m, const Zerod__V1__Unit *u, struct err *e) {
-    int code = model_add_unit(m, u->name, e);
-    for (size_t i = 0; code == 0 && i < u->n_tensors; i++) {
-        code = add_tensor(m, u->tensors[i], e);
-    }
-    return code;
-}
-
-static int add_plan(struct model *m, const Zerod__V1__Plan *p, struct err *e) {
-    int code = model_add_plan(m, p->name, e);
-    for (size_t i = 0; code == 0 && i < p->n_ops; i++) {
-        if (p->ops[i]->kind != ZEROD__V1__COLLECTIVE__COLLECTIVE_GATHER &&
-            p->ops[i]->kind != ZEROD__V1__COLLECTIVE__COLLECTIVE_REDUCE) {
-            return err_set(e, ST_INVALID_ARGUMENT, "plan %.64s, position %zu: kind %d is unknown",
-                           p->name, i, (int)p->ops[i]->kind);
-        }
-        code = model_add_op(m, (enum plan_kind)p->ops[i]->kind, p->ops[i]->unit, e);
-    }
-    return code;
-}
-
-static int take_defaults(struct model *m, const struct model_defaults *d, struct err *e) {
-    if (m->strategy == STRATEGY_NONE) {
-        m->strategy = d->strategy;
-    }
-    if (m->param_dtype == DTYPE_NONE) {
-        m->param_dtype = d->param_dtype;
-    }
-    if (m->strategy != d->strategy) {
-        return err_set(e, ST_FAILED_PRECONDITION,
-                       "the trainer asks for strategy %s, the daemon was started with %s",
-                       strategy_name(m->strategy), strategy_name(d->strategy));
-    }
-    if (m->param_dtype != d->param_dtype) {
-        return err_set(e, ST_FAILED_PRECONDITION,
-                       "the trainer asks for %s parameters, the daemon was started with %s",
-                       dtype_name(m->param_dtype), dtype_name(d->param_dtype));
-    }
-    return 0;
-}
-
-int model_from_message(const Zerod__V1__Model *from, const struct model_defaults *d,
-                       struct model *m, struct err *e) {
-    *m = (struct model){.strategy = (enum strategy)from->strategy,
-                        .param_dtype = (enum dtype)from->param_dtype,
-                        .micro_batches = from->micro_batches ? from->micro_batches : 1,
-                        .adamw = {from->beta1, from->beta2, from->epsilon, from->weight_decay}};
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < from->n_units; i++) {
-        code = add_unit(m, from->units[i], e);
-    }
-    for (size_t i = 0; code == 0 && i < from->n_plans; i++) {
-        code = add_plan(m, from->plans[i], e);
-    }
-    if (code == 0 && d) {
-        code = take_defaults(m, d, e);
-    }
-    return code ? code : model_check(m, e);
-}
 
 /* ---- fences, votes, decisions ---- */
 
@@ -163,9 +94,9 @@ int decision_from_message(const Zerod__V1__Decision *from, struct decision *out,
         .t = from->t,
         .skips_in_row = from->skips_in_row,
         .learning_rate = from->learning_rate,
-        .loss_scale = from->loss_scale,
+        .scale = {from->loss_scale, from->scale_good, from->scale_hysteresis},
         .scalars = {from->grad_norm, from->multiplier, from->decay, from->step_size,
-                    from->inv_sqrt_c2},
+                    from->inv_sqrt_c2, from->first},
         .user_count = (uint32_t)from->n_user,
         .shared_cursor_bytes = from->shared_cursor.len,
         .shared_cursor = from->shared_cursor.data,
@@ -240,7 +171,10 @@ void decision_to_message(const struct decision *from, struct decision_message *t
     to->decision.decay = from->scalars.decay;
     to->decision.step_size = from->scalars.step_size;
     to->decision.inv_sqrt_c2 = from->scalars.inv_sqrt_c2;
-    to->decision.loss_scale = from->loss_scale;
+    to->decision.first = from->scalars.first;
+    to->decision.loss_scale = from->scale.scale;
+    to->decision.scale_good = from->scale.good;
+    to->decision.scale_hysteresis = from->scale.hysteresis;
     to->decision.learning_rate = from->learning_rate;
     to->decision.shared_cursor.len = from->shared_cursor_bytes;
     to->decision.shared_cursor.data = (uint8_t *)from->shared_cursor;

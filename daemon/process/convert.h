@@ -7,17 +7,22 @@
 #include "layout/model.h"
 #include "zerod.pb-c.h"
 
-/* What a daemon was started with fills in what a trainer left open. */
+/* What a daemon was started with fills in what a trainer left open. What is 0 here was left open
+ * too: then the trainer's word counts, and without one fp32 and all ranks. */
 struct model_defaults {
-    enum strategy strategy;
-    enum dtype param_dtype;
+    enum strategy strategy; /* never open */
+    uint32_t shard_size;
+    enum dtype param_dtype, wire_dtype, kept_dtype;
 };
 
-/* Builds and checks |m| (the caller's, to free also on failure). INVALID_ARGUMENT and the rest of
- * model_check; FAILED_PRECONDITION when the trainer asks for another strategy or dtype than the
- * daemon was started with (both are named). |d| NULL: nothing is filled in or compared. */
+/* Builds and checks |m| (the caller's, to free also on failure); fields of 0 mean what the proto
+ * says. INVALID_ARGUMENT and the rest of model_check; FAILED_PRECONDITION when the trainer asks for
+ * another strategy, shard size or dtype than the daemon was started with (both are named). |d|
+ * NULL: nothing is filled in or compared. */
 int model_from_message(const Zerod__V1__Model *from, const struct model_defaults *d,
                        struct model *m, struct err *e);
+/* Writes what was filled in back into the message that |m| came from. */
+void model_fill_message(const struct model *m, Zerod__V1__Model *to);
 
 struct fence fence_from_message(const Zerod__V1__Fence *from); /* NULL: all zero */
 Zerod__V1__Fence fence_to_message(const struct fence *f);
