@@ -1,4 +1,4 @@
-/* zerod.h: how an attachment begins and ends, and what is known about it. */
+/* zerod.h: how an attachment begins and ends. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,110 +9,8 @@
 #include "client/client.h"
 #include "proto/unix_address.h"
 
-static const char *const strategies[] = {
-    "", "ddp", "zero1", "zero2", "zero3", "hybrid_shard", "hybrid_zero2",
-};
-enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
-
 int64_t seconds_to_ns(double seconds) {
     return seconds > TIMEOUT_MAX_S ? INT64_MAX : (int64_t)(seconds * 1e9) + 1;
-}
-
-/* ---- what the daemon answered to register ---- */
-
-static int check_place(const struct zerod_unit *u, const Zerod__V1__UnitPlace *p, struct err *e) {
-    if (p->n_tensor_offsets != u->tensor_count || p->elements > MODEL_MAX_ELEMENTS) {
-        return err_set(e, ST_INTERNAL,
-                       "the daemon placed %zu tensors in %" PRIu64 " elements for "
-                       "unit '%s' of %zu tensors",
-                       p->n_tensor_offsets, p->elements, u->name, u->tensor_count);
-    }
-    for (size_t t = 0; t < u->tensor_count; t++) {
-        uint64_t n = tensor_elements(&u->tensors[t]);
-        if (p->tensor_offsets[t] > p->elements || n > p->elements - p->tensor_offsets[t]) {
-            return err_set(e, ST_INTERNAL,
-                           "the daemon placed tensor '%s' of %" PRIu64 " elements "
-                           "at %" PRIu64 ", outside its unit of %" PRIu64,
-                           u->tensors[t].name, n, p->tensor_offsets[t], p->elements);
-        }
-    }
-    return 0;
-}
-
-static int check_registered(const struct zerod_model *m, const Zerod__V1__Registered *r,
-                            struct err *e) {
-    if (r->world_size == 0 || r->rank >= r->world_size) {
-        return err_set(e, ST_INTERNAL, "the daemon is rank %" PRIu32 " of %" PRIu32, r->rank,
-                       r->world_size);
-    }
-    if (r->strategy < ZEROD__V1__STRATEGY__STRATEGY_DDP || (int)r->strategy >= STRATEGIES ||
-        (r->param_dtype != ZEROD__V1__DTYPE__DTYPE_FP32 &&
-         r->param_dtype != ZEROD__V1__DTYPE__DTYPE_BF16) ||
-        (m->param_dtype && (int)m->param_dtype != (int)r->param_dtype)) {
-        return err_set(e, ST_INTERNAL, "the daemon answered with strategy %d and dtype %d",
-                       (int)r->strategy, (int)r->param_dtype);
-    }
-    if (r->n_places != m->unit_count) {
-        return err_set(e, ST_INTERNAL, "the daemon placed %zu units of %zu", r->n_places,
-                       m->unit_count);
-    }
-    for (size_t i = 0; i < m->unit_count; i++) {
-        int rc = check_place(&m->units[i], r->places[i], e);
-        if (rc) {
-            return rc;
-        }
-    }
-    return 0;
-}
-
-static void keep_plans(struct lending *l, const struct zerod_model *m) {
-    for (size_t i = 0; i < m->plan_count; i++) {
-        l->has_eval |= strcmp(m->plans[i].name, "eval") == 0;
-        if (strcmp(m->plans[i].name, "train") != 0) {
-            continue;
-        }
-        l->reduces = 0;
-        for (size_t o = 0; o < m->plans[i].op_count; o++) {
-            l->reduces += m->plans[i].ops[o].kind == ZEROD_REDUCE;
-        }
-    }
-}
-
-static int keep_registered(struct zerod *z, const struct zerod_model *m, struct err *e) {
-    const Zerod__V1__Registered *r = z->registered;
-    struct lending *l = &z->lending;
-    z->rank = r->rank;
-    z->world_size = r->world_size;
-    z->attachment = r->attachment;
-    z->strategy = (int)r->strategy;
-    z->param_dtype = (enum zerod_dtype)r->param_dtype;
-    z->micro_batches = m->micro_batches ? m->micro_batches : MICRO_BATCHES_DEFAULT;
-    lending_init(l, m->unit_count);
-    keep_plans(l, m);
-    l->param_element = z->param_dtype == ZEROD_BF16 ? sizeof(uint16_t) : sizeof(float);
-    l->param_bytes = r->param_bytes;
-    l->grad_bytes = r->grad_bytes;
-    l->grad_slots = r->grad_slots ? r->grad_slots : 1;
-    for (size_t i = 0; i < m->unit_count; i++) {
-        const Zerod__V1__UnitPlace *p = r->places[i];
-        struct lent_unit *u = &l->units[i];
-        (void)snprintf(u->name, sizeof u->name, "%s", m->units[i].name);
-        u->elements = p->elements;
-        u->tensor_count = p->n_tensor_offsets;
-        u->tensor_offsets = mem_zeroed(u->tensor_count, sizeof *u->tensor_offsets);
-        for (size_t t = 0; t < u->tensor_count; t++) {
-            u->tensor_offsets[t] = p->tensor_offsets[t];
-        }
-        l->largest = u->elements > l->largest ? u->elements : l->largest;
-    }
-    if (l->largest * l->param_element > l->param_bytes ||
-        l->largest * sizeof(float) > l->grad_bytes) {
-        return err_set(e, ST_INTERNAL,
-                       "the largest unit has %" PRIu64 " elements, the daemon "
-                       "lends %" PRIu64 " and %" PRIu64 " bytes",
-                       l->largest, l->param_bytes, l->grad_bytes);
-    }
-    return 0;
 }
 
 /* ---- attach ---- */
@@ -177,11 +75,11 @@ static int attach_model(struct zerod *z, const char *address, const struct zerod
     int rc = packed_model_make(model, packed, e);
     rc = rc ? rc : dial(z, address, e);
     rc = rc ? rc : register_model(z, packed, deadline, e);
-    rc = rc ? rc : check_registered(model, z->registered, e);
-    rc = rc ? rc : keep_registered(z, model, e);
+    rc = rc ? rc : registered_check(model, z->registered, e);
     if (rc) {
         return rc;
     }
+    registered_keep(z, model);
     int64_t left = deadline == INT64_MAX ? INT64_MAX : deadline - clock_ns();
     return memory_map(z->registered, left > 0 ? left : 1, &z->params, &z->grads, e);
 }
@@ -274,39 +172,6 @@ void zerod_detach(struct zerod *z, bool finished) {
     memory_unmap(&z->params);
     memory_unmap(&z->grads);
     destroy(z);
-}
-
-/* ---- what is known ---- */
-
-unsigned zerod_rank(const struct zerod *z) {
-    return z->rank;
-}
-
-unsigned zerod_world_size(const struct zerod *z) {
-    return z->world_size;
-}
-
-const char *zerod_strategy(const struct zerod *z) {
-    return strategies[z->strategy];
-}
-
-enum zerod_dtype zerod_param_dtype(const struct zerod *z) {
-    return z->param_dtype;
-}
-
-uint64_t zerod_attachment(const struct zerod *z) {
-    return z->attachment;
-}
-
-uint64_t zerod_unit_elements(const struct zerod *z, uint32_t unit) {
-    return unit < z->lending.unit_count ? z->lending.units[unit].elements : 0;
-}
-
-uint64_t zerod_tensor_offset(const struct zerod *z, uint32_t unit, uint32_t tensor) {
-    if (unit >= z->lending.unit_count || tensor >= z->lending.units[unit].tensor_count) {
-        return 0;
-    }
-    return z->lending.units[unit].tensor_offsets[tensor];
 }
 
 const struct zerod_error *zerod_last_error(const struct zerod *z) {

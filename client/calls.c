@@ -170,7 +170,7 @@ static int await_slot(struct zerod *z, uint32_t unit) {
     stream_drain(z);
     for (;;) {
         int rc = client_interrupted(z);
-        rc = rc ? rc : lending_open(&z->lending, unit, &e);
+        rc = rc ? rc : lending_open(&z->lending, unit, z->loading, &e);
         if (rc > 0) {
             return 0;
         }
@@ -192,32 +192,66 @@ static int await_slot(struct zerod *z, uint32_t unit) {
     }
 }
 
-int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, float **grad) {
+int client_skip(struct zerod *z, uint64_t count) {
+    int rc = 0;
+    for (uint64_t i = 0; !rc && i < count; i++) {
+        Zerod__V1__TrainerRequest request = ZEROD__V1__TRAINER_REQUEST__INIT;
+        Zerod__V1__Reduce reduce = ZEROD__V1__REDUCE__INIT;
+        reduce.unit = lending_skip(&z->lending);
+        reduce.absent = true;
+        request.call_case = ZEROD__V1__TRAINER_REQUEST__CALL_REDUCE;
+        request.reduce = &reduce;
+        rc = stream_tell(z, &request);
+    }
+    return rc;
+}
+
+/* A slot of the gradients' memory for the unit. */
+static int open_slot(struct zerod *z, const char *call, uint32_t unit, bool loading, void **slot) {
     struct err e;
-    int rc = client_enter(z, "zerod_grad", ASKED_NOTHING, 0);
+    int rc = client_enter(z, call, ASKED_NOTHING, 0);
     rc = rc ? rc : check_unit(z, unit);
     if (rc) {
         return rc;
     }
-    if (!grad || z->lending.eval) {
-        return client_fail(z, grad ? ST_FAILED_PRECONDITION : ST_INVALID_ARGUMENT, "zerod_grad%s",
-                           grad ? " in an eval pass" : ": |grad| is NULL");
+    if (!slot || z->lending.eval) {
+        return client_fail(z, slot ? ST_FAILED_PRECONDITION : ST_INVALID_ARGUMENT, "%s%s", call,
+                           slot ? " in an eval pass" : ": where to put the slot is NULL");
     }
-    if (lending_may_open(&z->lending, unit, z->loading, z->micro_batches, &e)) {
+    if (loading != z->loading) {
+        return client_fail(z, ST_FAILED_PRECONDITION,
+                           "%s in step %" PRIu64 ": initial values are %s", call, z->fence.step,
+                           loading ? "loaded in step 0 only" : "being loaded");
+    }
+    if (lending_may_open(&z->lending, unit, loading, &e)) {
         return client_fail_with(z, &e);
     }
     z->fresh = false;
-    rc = await_slot(z, unit);
-    if (rc) {
-        return rc;
+    if (!loading && !z->lending.open_count) {
+        rc = client_skip(z, lending_skips(&z->lending, unit)); /* it may wait for their slots */
     }
-    float *slot =
-        (float *)(void *)((uint8_t *)z->grads.address + z->lending.units[unit].grad_offset);
-    if (zeroed && z->lending.units[unit].elements) {
-        memset(slot, 0, (size_t)z->lending.units[unit].elements * sizeof *slot);
+    rc = rc ? rc : await_slot(z, unit);
+    if (!rc) {
+        *slot = (uint8_t *)z->grads.address + z->lending.units[unit].grad_offset;
     }
-    *grad = slot;
-    return 0;
+    return rc;
+}
+
+int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, void **grad) {
+    int rc = open_slot(z, "zerod_grad", unit, false, grad);
+    if (!rc && zeroed) {
+        memset(*grad, 0, (size_t)z->lending.units[unit].grad_bytes);
+    }
+    return rc;
+}
+
+int zerod_initial(struct zerod *z, uint32_t unit, float **values) {
+    void *slot = NULL;
+    int rc = open_slot(z, "zerod_initial", unit, true, values ? &slot : NULL);
+    if (!rc) {
+        *values = slot;
+    }
+    return rc;
 }
 
 /* Hands the unit's gradient slot back, as |request| says. */
@@ -235,8 +269,13 @@ static int hand_back(struct zerod *z, uint32_t unit, bool load,
             z, ST_FAILED_PRECONDITION, "%s in step %" PRIu64 ": %s", call, z->fence.step,
             load ? "initial values are loaded in step 0 only" : "initial values are being loaded");
     }
-    rc = lending_close(&z->lending, unit, &e);
-    return rc ? client_fail_with(z, &e) : stream_tell(z, request);
+    uint64_t left_out;
+    if (lending_close(&z->lending, unit, &left_out, &e)) {
+        return client_fail_with(z, &e);
+    }
+    rc = client_skip(z, load ? 0 : left_out);
+    z->lending.told++;
+    return rc ? rc : stream_tell(z, request);
 }
 
 int zerod_reduce(struct zerod *z, uint32_t unit) {

@@ -1,8 +1,9 @@
 /* Inside libzerod: one attachment, and what its files offer each other.
  *
- * model.c packs the trainer's model; attach.c opens and ends an attachment; memory.c maps what the
- * ticket gives; stream.c sends requests and takes in what the daemon says; lending.c keeps count;
- * calls.c and step.c are the rest of zerod.h. All waiting happens in stream_wait.
+ * model.c packs the trainer's model; attach.c opens and ends an attachment; registered.c keeps what
+ * the daemon answered; memory.c maps what the ticket gives; stream.c sends requests and takes in
+ * what the daemon says; lending.c keeps count; calls.c and step.c are the rest of zerod.h. All
+ * waiting happens in stream_wait.
  *
  * The daemon speaks at any time; stream.c turns each of its messages into state at once, and the
  * calls look at that state. So a call never parses an answer, and a try that became void is noticed
@@ -78,7 +79,7 @@ struct zerod {
     uint32_t rank, world_size;
     uint64_t attachment;
     int strategy; /* enum strategy */
-    enum zerod_dtype param_dtype;
+    enum zerod_dtype param_dtype, wire_dtype;
     uint32_t micro_batches;
     struct mapping params, grads;
     struct lending lending;
@@ -88,6 +89,7 @@ struct zerod {
     struct fence fence;
     bool loading;
     bool fresh;             /* nothing was done in the open try yet */
+    double loss_scale;      /* of the open try */
     struct cursors current; /* what zerod_begin showed */
     struct cursors given;   /* by the step under way or just committed */
     bool given_is_next;     /* zerod_begin shows |given| */
@@ -113,6 +115,8 @@ struct packed_model {
     Zerod__V1__Unit **unit_list;
     Zerod__V1__Tensor *tensors;
     Zerod__V1__Tensor **tensor_list;
+    Zerod__V1__Initializer *inits; /* one a tensor */
+    Zerod__V1__LossScaling scaling;
     Zerod__V1__Plan *plans;
     Zerod__V1__Plan **plan_list;
     Zerod__V1__PlanOp *ops;
@@ -124,6 +128,13 @@ int packed_model_make(const struct zerod_model *m, struct packed_model *p, struc
 void packed_model_free(struct packed_model *p);
 /* Elements of a checked tensor: the product of its shape, UINT64_MAX when that is more. */
 uint64_t tensor_elements(const struct zerod_tensor *t);
+
+/* ---- registered.c ---- */
+
+/* -ST_INTERNAL: the daemon's answer cannot be true of |m|. */
+int registered_check(const struct zerod_model *m, const Zerod__V1__Registered *r, struct err *e);
+/* Copies z->registered and what later calls need of the model into |z|. */
+void registered_keep(struct zerod *z, const struct zerod_model *m);
 
 /* ---- memory.c ---- */
 
@@ -165,6 +176,8 @@ int client_check(struct zerod *z);
 /* The same for calls inside a try: it is open, no other call's answer is awaited (|kind|, |unit|
  * are this call's), no one-way message was refused. |call| is its name. */
 int client_enter(struct zerod *z, const char *call, enum asked_kind kind, uint32_t unit);
+/* Leaves the plan's next |count| reduces out, and tells the daemon. */
+int client_skip(struct zerod *z, uint64_t count);
 /* What ends the waiting for |asked|: void, dead, or refused; 0: none of it. */
 int client_interrupted(struct zerod *z);
 

@@ -17,9 +17,10 @@ void lending_init(struct lending *l, size_t unit_count) {
 
 void lending_free(struct lending *l) {
     for (size_t i = 0; i < l->unit_count; i++) {
-        free(l->units[i].tensor_offsets);
+        free(l->units[i].tensors);
     }
     free(l->units);
+    free(l->reduce_units);
     free(l->open);
     free(l->gathers.ring);
     free(l->grants.ring);
@@ -96,8 +97,7 @@ int lending_gathered(struct lending *l, bool eval, uint64_t position, uint64_t u
         return err_set(e, ST_INTERNAL, "the daemon gathered unit %" PRIu64 " of %zu", unit,
                        l->unit_count);
     }
-    uint64_t bytes = l->units[unit].elements * l->param_element;
-    int rc = check_range(offset, bytes, l->param_bytes, "a gather", e);
+    int rc = check_range(offset, l->units[unit].param_bytes, l->param_bytes, "a gather", e);
     if (rc) {
         return rc;
     }
@@ -123,7 +123,10 @@ void lending_revoke(struct lending *l) {
     for (size_t i = 0; i < l->unit_count; i++) {
         l->units[i].open = false;
         l->units[i].reduced = 0;
+        l->units[i].micro_batch = 0;
     }
+    l->position = 0;
+    l->told = 0;
     l->eval = false;
     pushes_clear(&l->gathers);
     pushes_clear(&l->grants);
@@ -179,56 +182,142 @@ void lending_list(const struct lending *l, char *text, size_t cap) {
 
 /* ---- gradients ---- */
 
-int lending_may_open(const struct lending *l, uint32_t unit, bool loading, uint64_t micro_batches,
-                     struct err *e) {
-    const struct lent_unit *u = &l->units[unit];
-    uint64_t next = l->grants.taken; /* the sequence that would be asked for */
-    uint64_t all = loading ? l->unit_count : l->reduces * micro_batches;
-    if (u->open) {
-        return err_set(e, ST_FAILED_PRECONDITION, "unit '%s' has a gradient slot already", u->name);
-    }
-    if (next >= all) {
-        return err_set(e, ST_FAILED_PRECONDITION, "unit '%s': all %" PRIu64 " %s of the try %s",
-                       u->name, all, loading ? "loads" : "reduces", "have had their slots");
-    }
-    /* A plan reduces each unit once, so more reduces than micro-batches begun is twice in one. */
-    uint64_t micro_batch = loading ? 0 : next / l->reduces;
-    if (u->reduced > micro_batch) {
-        return err_set(e, ST_ALREADY_EXISTS, "unit '%s' is %s already in %s %" PRIu64, u->name,
-                       loading ? "loaded" : "reduced", loading ? "try" : "micro-batch",
-                       micro_batch);
-    }
-    if (l->open_count >= l->grad_slots) {
-        char list[ERR_TEXT / 2];
-        lending_list(l, list, sizeof list);
-        return err_set(e, ST_RESOURCE_EXHAUSTED,
-                       "no gradient slot for unit '%s': this trainer "
-                       "holds %s",
-                       u->name, list);
+static uint64_t all_reduces(const struct lending *l) {
+    return l->reduces * l->micro_batches;
+}
+
+static const struct lent_unit *planned(const struct lending *l, uint64_t position) {
+    return &l->units[l->reduce_units[position % l->reduces]];
+}
+
+uint64_t lending_skips(const struct lending *l, uint32_t unit) {
+    for (uint64_t at = l->position; at < all_reduces(l); at++) {
+        const struct lent_unit *next = planned(l, at);
+        if (next == &l->units[unit]) {
+            return at - l->position;
+        }
+        if (!next->may_be_absent) {
+            break;
+        }
     }
     return 0;
 }
 
-int lending_open(struct lending *l, uint32_t unit, struct err *e) {
+uint64_t lending_skips_at_end(const struct lending *l) {
+    for (uint64_t at = l->position; at < all_reduces(l); at++) {
+        if (!planned(l, at)->may_be_absent) {
+            return 0;
+        }
+    }
+    return all_reduces(l) - l->position;
+}
+
+uint32_t lending_skip(struct lending *l) {
+    uint32_t unit = l->reduce_units[l->told++ % l->reduces];
+    if (l->position < l->told) {
+        l->position = l->told;
+    }
+    return unit;
+}
+
+/* As often as |unit| may be reduced in the micro-batch that is under way? */
+static bool is_complete(const struct lent_unit *u, uint64_t micro_batch) {
+    return u->micro_batch == micro_batch && u->reduced >= u->contributions;
+}
+
+static int check_load(const struct lending *l, const struct lent_unit *u, struct err *e) {
+    if (!u->initial_bytes) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "unit '%s' has nothing to load: the daemon makes its initial values",
+                       u->name);
+    }
+    if (u->reduced) {
+        return err_set(e, ST_ALREADY_EXISTS, "unit '%s' is loaded already", u->name);
+    }
+    if (l->open_count) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "unit '%s' is loaded after '%s', which is not handed back yet", u->name,
+                       l->units[l->open[l->open_first].unit].name);
+    }
+    return 0;
+}
+
+static int check_reduce(const struct lending *l, const struct lent_unit *u, uint64_t next,
+                        struct err *e) {
+    if (!u->grad_bytes) {
+        return err_set(e, ST_FAILED_PRECONDITION, "unit '%s' has no gradient: nothing is trained",
+                       u->name);
+    }
+    if (next >= all_reduces(l)) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "unit '%s': all %" PRIu64 " reduces of the try have had their slots",
+                       u->name, all_reduces(l));
+    }
+    if (is_complete(u, next / l->reduces)) {
+        return err_set(e, ST_ALREADY_EXISTS, "unit '%s' is reduced already in micro-batch %" PRIu64,
+                       u->name, next / l->reduces);
+    }
+    return 0;
+}
+
+int lending_may_open(const struct lending *l, uint32_t unit, bool loading, struct err *e) {
+    const struct lent_unit *u = &l->units[unit];
+    if (u->open) {
+        return err_set(e, ST_FAILED_PRECONDITION, "unit '%s' has a gradient slot already", u->name);
+    }
+    uint64_t next = l->position + (loading ? 0 : lending_skips(l, unit));
+    int rc = loading ? check_load(l, u, e) : check_reduce(l, u, next, e);
+    /* A slot is used again once the reduce so many before it is done. */
+    if (rc || !l->open_count || next < l->open[l->open_first].position + l->grad_slots) {
+        return rc;
+    }
+    char list[ERR_TEXT / 2];
+    lending_list(l, list, sizeof list);
+    return err_set(e, ST_RESOURCE_EXHAUSTED,
+                   "no gradient slot for unit '%s': this trainer "
+                   "holds %s",
+                   u->name, list);
+}
+
+static void count_reduce(struct lending *l, struct lent_unit *u, bool loading) {
+    uint64_t micro_batch = loading || !l->reduces ? 0 : l->position / l->reduces;
+    if (u->micro_batch != micro_batch) {
+        u->micro_batch = micro_batch;
+        u->reduced = 0;
+    }
+    u->reduced++;
+    l->position++;
+}
+
+int lending_open(struct lending *l, uint32_t unit, bool loading, struct err *e) {
     struct pushes *p = &l->grants;
+    if (!loading) {
+        l->position += lending_skips(l, unit);
+    }
+    while (p->count && p->taken < l->position) {
+        pushes_drop_first(p); /* of a reduce that was left out */
+    }
     if (p->count == 0) {
         return 0;
     }
     struct lent_unit *u = &l->units[unit];
     uint64_t offset = p->ring[p->first].offset;
-    int rc = check_range(offset, u->elements * sizeof(float), l->grad_bytes, "a gradient slot", e);
+    int rc = check_range(offset, loading ? u->initial_bytes : u->grad_bytes, l->grad_bytes,
+                         "a gradient slot", e);
     if (rc) {
         return rc;
     }
     u->grad_offset = offset;
     u->open = true;
-    l->open[(l->open_first + l->open_count) % l->unit_count] = unit;
+    l->open[(l->open_first + l->open_count) % l->unit_count] =
+        (struct open_slot){unit, l->position};
     l->open_count++;
     pushes_drop_first(p);
+    count_reduce(l, u, loading);
     return 1;
 }
 
-int lending_close(struct lending *l, uint32_t unit, struct err *e) {
+int lending_close(struct lending *l, uint32_t unit, uint64_t *left_out, struct err *e) {
     struct lent_unit *u = &l->units[unit];
     if (!u->open) {
         return err_set(e, ST_FAILED_PRECONDITION,
@@ -236,7 +325,7 @@ int lending_close(struct lending *l, uint32_t unit, struct err *e) {
                        "comes first",
                        u->name);
     }
-    uint32_t first = l->open[l->open_first];
+    uint32_t first = l->open[l->open_first].unit;
     if (first != unit) {
         return err_set(e, ST_FAILED_PRECONDITION,
                        "the slot of unit '%s' was taken before that of "
@@ -244,7 +333,7 @@ int lending_close(struct lending *l, uint32_t unit, struct err *e) {
                        l->units[first].name, u->name);
     }
     u->open = false;
-    u->reduced++;
+    *left_out = l->open[l->open_first].position - l->told;
     l->open_first = (l->open_first + 1) % l->unit_count;
     l->open_count--;
     return 0;

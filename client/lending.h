@@ -31,31 +31,46 @@ struct pushes {
     uint64_t taken; /* pushes taken in this try: the index of the first one in the ring */
 };
 
+/* Bytes from the start of what is lent; UINT64_MAX: no place there. */
+struct lent_tensor {
+    uint64_t param, grad, initial;
+};
+
 struct lent_unit {
     char name[MODEL_NAME];
-    uint64_t elements; /* padded */
+    uint64_t param_bytes, grad_bytes, initial_bytes; /* padding included; 0: none */
     size_t tensor_count;
-    uint64_t *tensor_offsets; /* owned; elements */
+    struct lent_tensor *tensors; /* owned */
+    uint32_t contributions;      /* reduces in a micro-batch */
+    bool may_be_absent;          /* its reduces may be left out */
     uint32_t leases;
     uint64_t param_offset; /* bytes; while leases > 0 */
     bool open;             /* a gradient slot is lent */
     uint64_t grad_offset;  /* bytes; while open */
-    uint64_t reduced;      /* reduces of this try */
+    uint64_t micro_batch;  /* that ... */
+    uint32_t reduced;      /* ... so many reduces (loads) were asked for in */
+};
+
+struct open_slot {
+    uint32_t unit;
+    uint64_t position; /* in the try's reduces */
 };
 
 struct lending {
     size_t unit_count;
     struct lent_unit *units;          /* owned */
-    uint64_t largest;                 /* elements of the largest unit */
-    size_t param_element;             /* bytes */
     uint64_t param_bytes, grad_bytes; /* of the mapped memory */
     uint32_t grad_slots;
-    uint64_t reduces; /* in the train plan, of one micro-batch */
-    bool has_eval;    /* a plan "eval" is registered */
+    uint64_t micro_batches;
+    uint64_t reduces;       /* in the train plan, of one micro-batch */
+    uint32_t *reduce_units; /* their units, in order; owned */
+    bool has_eval;          /* a plan "eval" is registered */
 
     bool eval;                     /* an eval pass runs */
     struct pushes gathers, grants; /* gathers: of the plan that runs */
-    uint32_t *open; /* ring of units with open slots, in the order of their grants; owned */
+    uint64_t position; /* reduces (loads) of the try that had their slot, or are left out ... */
+    uint64_t told;     /* ... and that the daemon heard of */
+    struct open_slot *open; /* ring of open slots, in the order of their grants; owned */
     size_t open_first, open_count;
 };
 
@@ -81,17 +96,24 @@ bool lending_take(struct lending *l, uint32_t unit);
 /* Gives one lease back. 1: it was the last one; 0; -ST_INVALID_ARGUMENT: not held. */
 int lending_release(struct lending *l, uint32_t unit, struct err *e);
 
-/* Whether |unit| may ask for a gradient slot. 0; -ST_FAILED_PRECONDITION: one is open, or all
- * reduces of the try are done; -ST_ALREADY_EXISTS: reduced in this micro-batch;
- * -ST_RESOURCE_EXHAUSTED: the memory holds no more slots than this trainer has open. |loading|:
- * loads, each unit once. */
-int lending_may_open(const struct lending *l, uint32_t unit, bool loading, uint64_t micro_batches,
-                     struct err *e);
+/* How many reduces of the plan |unit| leaves out by coming now: those of units that may be absent,
+ * up to its own next one. 0 too when the plan has no such way to it: the daemon judges. */
+uint64_t lending_skips(const struct lending *l, uint32_t unit);
+/* How many are left to leave out at the try's end; 0 when one of them may not be. */
+uint64_t lending_skips_at_end(const struct lending *l);
+/* Tells of the next one that is left out; returns its unit. */
+uint32_t lending_skip(struct lending *l);
+
+/* Whether |unit| may ask for a gradient slot. 0; -ST_FAILED_PRECONDITION: nothing of it is trained
+ * (loaded), one is open, or all reduces of the try are done; -ST_ALREADY_EXISTS: reduced as often
+ * as it may be in this micro-batch; -ST_RESOURCE_EXHAUSTED: the memory holds no more slots than
+ * this trainer has open. |loading|: loads, each unit once and one at a time. */
+int lending_may_open(const struct lending *l, uint32_t unit, bool loading, struct err *e);
 /* 1: the slot is lent; 0: no grant is here yet; -ST_INTERNAL: it does not hold the unit. */
-int lending_open(struct lending *l, uint32_t unit, struct err *e);
-/* Gives the unit's slot back. 0 or -ST_FAILED_PRECONDITION: not open, or another one comes first.
- */
-int lending_close(struct lending *l, uint32_t unit, struct err *e);
+int lending_open(struct lending *l, uint32_t unit, bool loading, struct err *e);
+/* Gives the unit's slot back; so many reduces before it were |left_out|, and the daemon is to hear
+ * of them first. 0 or -ST_FAILED_PRECONDITION: not open, or another one comes first. */
+int lending_close(struct lending *l, uint32_t unit, uint64_t *left_out, struct err *e);
 
 /* "units 'a', 'b' (2 leases), ..." of what this trainer holds, or "nothing"; cut to |cap|. */
 void lending_list(const struct lending *l, char *text, size_t cap);

@@ -34,6 +34,16 @@ static int check_count(uint64_t n, uint64_t least, uint64_t most, const char *wh
     return 0;
 }
 
+/* 0 is the daemon's own (a tensor's: the model's). */
+static int check_dtype(int dtype, int most, const char *of, struct err *e) {
+    if (dtype >= 0 && dtype <= most) {
+        return 0;
+    }
+    return err_set(e, ST_INVALID_ARGUMENT, "dtype %d of %s: must be fp32 (%d)%s bf16 (%d)%s", dtype,
+                   of, ZEROD_FP32, most == ZEROD_FP16 ? "," : " or", ZEROD_BF16,
+                   most == ZEROD_FP16 ? " or fp16 (3)" : "");
+}
+
 static int check_tensor(const struct zerod_tensor *t, size_t index, const char *unit,
                         struct err *e) {
     int rc = check_name(t->name, "tensor", index, unit, e);
@@ -53,7 +63,16 @@ static int check_tensor(const struct zerod_tensor *t, size_t index, const char *
         return err_set(e, ST_INVALID_ARGUMENT, "tensor '%s' has more than %" PRIu64 " elements",
                        t->name, MODEL_MAX_ELEMENTS);
     }
-    return 0;
+    if (t->alias && strnlen(t->alias, MODEL_NAME) >= MODEL_NAME) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "tensor '%s': the name of its alias is longer than %d bytes", t->name,
+                       MODEL_NAME - 1);
+    }
+    if ((int)t->init.kind < ZEROD_LOADED || (int)t->init.kind > ZEROD_UNIFORM) {
+        return err_set(e, ST_INVALID_ARGUMENT, "tensor '%s': initialiser %d is unknown", t->name,
+                       (int)t->init.kind);
+    }
+    return check_dtype((int)t->dtype, ZEROD_FP16, t->name, e);
 }
 
 uint64_t tensor_elements(const struct zerod_tensor *t) {
@@ -170,13 +189,21 @@ static int parse_strategy(const char *name, Zerod__V1__Strategy *strategy, struc
             return 0;
         }
     }
-    return err_set(e, ST_INVALID_ARGUMENT, "unknown strategy '%.40s': ddp, zero2 or zero3", name);
+    return err_set(e, ST_INVALID_ARGUMENT,
+                   "unknown strategy '%.40s': ddp, zero1, zero2, zero3 (full_shard), hybrid_shard "
+                   "or hybrid_zero2",
+                   name);
 }
 
 static int check_scalars(const struct zerod_model *m, struct err *e) {
-    if (m->param_dtype != 0 && m->param_dtype != ZEROD_FP32 && m->param_dtype != ZEROD_BF16) {
-        return err_set(e, ST_INVALID_ARGUMENT, "param_dtype %d is neither fp32 (%d) nor bf16 (%d)",
-                       (int)m->param_dtype, ZEROD_FP32, ZEROD_BF16);
+    int rc = check_dtype((int)m->param_dtype, ZEROD_FP16, "param_dtype", e);
+    rc = rc ? rc : check_dtype((int)m->wire_dtype, ZEROD_BF16, "wire_dtype", e);
+    rc = rc ? rc : check_dtype((int)m->kept_dtype, ZEROD_BF16, "kept_dtype", e);
+    if (rc) {
+        return rc;
+    }
+    if ((int)m->optimizer < 0 || m->optimizer > ZEROD_LION) {
+        return err_set(e, ST_INVALID_ARGUMENT, "optimizer %d is unknown", (int)m->optimizer);
     }
     if (m->micro_batches > MODEL_MAX_MICRO_BATCHES) {
         return err_set(e, ST_INVALID_ARGUMENT, "%" PRIu32 " micro-batches, the limit is %d",
@@ -185,23 +212,49 @@ static int check_scalars(const struct zerod_model *m, struct err *e) {
     return 0;
 }
 
+/* protobuf-c has no const, and only reads */
+static char *as_text(const char *s) {
+    return (char *)(uintptr_t)s;
+}
+
+static void pack_tensor(const struct zerod_tensor *from, Zerod__V1__Tensor *to,
+                        Zerod__V1__Initializer *init) {
+    zerod__v1__tensor__init(to);
+    to->name = as_text(from->name);
+    to->n_shape = from->dims;
+    to->shape = (uint64_t *)(uintptr_t)from->shape;
+    to->weight_decay_multiplier = from->weight_decay_multiplier;
+    to->lr_multiplier = from->lr_multiplier;
+    to->frozen = from->frozen;
+    to->ignored = from->ignored;
+    to->absent_ok = from->absent_ok;
+    to->dtype = (Zerod__V1__Dtype)from->dtype;
+    if (from->alias) {
+        to->alias = as_text(from->alias);
+    }
+    if (from->init.kind != ZEROD_LOADED) {
+        zerod__v1__initializer__init(init);
+        init->kind = (Zerod__V1__InitKind)from->init.kind;
+        init->seed = from->init.seed;
+        init->a = from->init.a;
+        init->b = from->init.b;
+        to->init = init;
+    }
+}
+
 static void pack_units(const struct zerod_model *m, struct packed_model *p) {
     size_t next = 0;
     for (size_t i = 0; i < m->unit_count; i++) {
         const struct zerod_unit *u = &m->units[i];
         zerod__v1__unit__init(&p->units[i]);
         p->unit_list[i] = &p->units[i];
-        p->units[i].name = (char *)(uintptr_t)u->name; /* protobuf-c has no const, and only reads */
+        p->units[i].name = as_text(u->name);
+        p->units[i].contributions = u->contributions;
         p->units[i].n_tensors = u->tensor_count;
         p->units[i].tensors = p->tensor_list + next;
         for (size_t t = 0; t < u->tensor_count; t++, next++) {
-            Zerod__V1__Tensor *to = &p->tensors[next];
-            zerod__v1__tensor__init(to);
-            p->tensor_list[next] = to;
-            to->name = (char *)(uintptr_t)u->tensors[t].name;
-            to->n_shape = u->tensors[t].dims;
-            to->shape = (uint64_t *)(uintptr_t)u->tensors[t].shape;
-            to->weight_decay_multiplier = u->tensors[t].weight_decay_multiplier;
+            p->tensor_list[next] = &p->tensors[next];
+            pack_tensor(&u->tensors[t], &p->tensors[next], &p->inits[next]);
         }
     }
 }
@@ -212,7 +265,7 @@ static void pack_plans(const struct zerod_model *m, struct packed_model *p) {
         const struct zerod_plan *plan = &m->plans[i];
         zerod__v1__plan__init(&p->plans[i]);
         p->plan_list[i] = &p->plans[i];
-        p->plans[i].name = (char *)(uintptr_t)plan->name;
+        p->plans[i].name = as_text(plan->name);
         p->plans[i].n_ops = plan->op_count;
         p->plans[i].ops = p->op_list + next;
         for (size_t o = 0; o < plan->op_count; o++, next++) {
@@ -224,6 +277,35 @@ static void pack_plans(const struct zerod_model *m, struct packed_model *p) {
             p->ops[next].unit = plan->ops[o].unit;
         }
     }
+}
+
+static void pack_scaling(const struct zerod_scaling *from, struct packed_model *p) {
+    zerod__v1__loss_scaling__init(&p->scaling);
+    p->scaling.dynamic = from->dynamic;
+    p->scaling.start = from->start;
+    p->scaling.factor = from->factor;
+    p->scaling.floor = from->floor;
+    p->scaling.window = from->window;
+    p->scaling.hysteresis = from->hysteresis;
+    p->model.scaling = &p->scaling;
+}
+
+static void pack_scalars(const struct zerod_model *m, struct packed_model *p) {
+    p->model.shard_size = m->shard_size;
+    p->model.param_dtype = (Zerod__V1__Dtype)m->param_dtype;
+    p->model.wire_dtype = (Zerod__V1__Dtype)m->wire_dtype;
+    p->model.kept_dtype = (Zerod__V1__Dtype)m->kept_dtype;
+    p->model.micro_batches = m->micro_batches ? m->micro_batches : MICRO_BATCHES_DEFAULT;
+    p->model.optimizer = (Zerod__V1__Optimizer)m->optimizer;
+    p->model.beta1 = m->beta1;
+    p->model.beta2 = m->beta2;
+    p->model.epsilon = m->epsilon;
+    p->model.weight_decay = m->weight_decay;
+    p->model.momentum = m->momentum;
+    p->model.nesterov = m->nesterov;
+    p->model.clip_value = m->clip_value;
+    p->model.gradient_divisor = m->gradient_divisor;
+    pack_scaling(&m->scaling, p);
 }
 
 int packed_model_make(const struct zerod_model *m, struct packed_model *p, struct err *e) {
@@ -245,6 +327,7 @@ int packed_model_make(const struct zerod_model *m, struct packed_model *p, struc
     p->unit_list = mem_zeroed(m->unit_count, sizeof *p->unit_list);
     p->tensors = mem_zeroed(tensors, sizeof *p->tensors);
     p->tensor_list = mem_zeroed(tensors, sizeof *p->tensor_list);
+    p->inits = mem_zeroed(tensors, sizeof *p->inits);
     p->plans = mem_zeroed(m->plan_count, sizeof *p->plans);
     p->plan_list = mem_zeroed(m->plan_count, sizeof *p->plan_list);
     p->ops = mem_zeroed(ops, sizeof *p->ops);
@@ -255,12 +338,7 @@ int packed_model_make(const struct zerod_model *m, struct packed_model *p, struc
     p->model.units = p->unit_list;
     p->model.n_plans = m->plan_count;
     p->model.plans = p->plan_list;
-    p->model.param_dtype = (Zerod__V1__Dtype)m->param_dtype;
-    p->model.micro_batches = m->micro_batches ? m->micro_batches : MICRO_BATCHES_DEFAULT;
-    p->model.beta1 = m->beta1;
-    p->model.beta2 = m->beta2;
-    p->model.epsilon = m->epsilon;
-    p->model.weight_decay = m->weight_decay;
+    pack_scalars(m, p);
     return 0;
 }
 
@@ -269,6 +347,7 @@ void packed_model_free(struct packed_model *p) {
     free(p->unit_list);
     free(p->tensors);
     free(p->tensor_list);
+    free(p->inits);
     free(p->plans);
     free(p->plan_list);
     free(p->ops);

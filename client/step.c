@@ -29,6 +29,7 @@ static void show_try(struct zerod *z, struct zerod_try *t) {
         .rank_cursor_bytes = buf_unread(&z->current.rank),
         .shared_cursor = buf_bytes(&z->current.shared),
         .shared_cursor_bytes = buf_unread(&z->current.shared),
+        .loss_scale = z->loss_scale,
         .void_reason = z->void_reason,
     };
 }
@@ -163,6 +164,9 @@ int zerod_step(struct zerod *z, const struct zerod_step *step, struct zerod_outc
                          out ? " in an eval pass: zerod_end_eval comes first" : ": |out| is NULL");
     }
     rc = rc ? rc : check_step(z, s);
+    if (!rc && !z->loading && !z->lending.open_count) {
+        rc = client_skip(z, lending_skips_at_end(&z->lending));
+    }
     rc = rc ? rc : ask_step(z, s);
     if (rc) {
         return rc;

@@ -3,6 +3,7 @@
  * that of the open try is of the past and ignored. Anything that cannot be true ends the attachment
  * before memory is touched. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,6 +77,10 @@ static void keep_bytes(struct buf *to, const uint8_t *bytes, size_t n) {
     buf_append(to, bytes, n);
 }
 
+static bool is_scale(double s) {
+    return isfinite(s) && s > 0;
+}
+
 static void on_entered(struct zerod *z, uint64_t id, const Zerod__V1__Entered *m) {
     if (!is_answer(z, id, ASKED_BEGIN) || !m->fence) {
         broken(z, "the daemon entered a try that nobody asked for");
@@ -85,7 +90,12 @@ static void on_entered(struct zerod *z, uint64_t id, const Zerod__V1__Entered *m
         broken(z, "the daemon gave a cursor of more than 65536 bytes");
         return;
     }
+    if (!is_scale(m->loss_scale)) {
+        broken(z, "the daemon entered a try with a loss scale that is not above 0");
+        return;
+    }
     state_enter(z, m->fence, m->loading);
+    z->loss_scale = m->loss_scale;
     keep_bytes(&z->current.rank, m->rank_cursor.data, m->rank_cursor.len);
     keep_bytes(&z->current.shared, m->shared_cursor.data, m->shared_cursor.len);
     z->given_is_next = false;
@@ -94,6 +104,7 @@ static void on_entered(struct zerod *z, uint64_t id, const Zerod__V1__Entered *m
 
 static void on_outcome(struct zerod *z, uint64_t id, const Zerod__V1__Outcome *m) {
     if (!is_answer(z, id, ASKED_STEP) || !m->next || m->n_user > ZEROD_USER ||
+        !is_scale(m->loss_scale) ||
         (m->kind != ZEROD__V1__OUTCOME_KIND__OUTCOME_COMMITTED &&
          m->kind != ZEROD__V1__OUTCOME_KIND__OUTCOME_SKIPPED)) {
         broken(z, "the daemon sent an outcome that fits no step");
@@ -103,12 +114,14 @@ static void on_outcome(struct zerod *z, uint64_t id, const Zerod__V1__Outcome *m
         .kind = (enum zerod_outcome_kind)m->kind,
         .grad_norm = m->grad_norm,
         .next_step = m->next->step,
+        .loss_scale = m->loss_scale,
     };
     for (size_t i = 0; i < m->n_user; i++) {
         z->outcome.user[i] = m->user[i];
     }
     z->have_outcome = true;
     state_enter(z, m->next, false);
+    z->loss_scale = m->loss_scale;
     z->given_is_next = true;
     z->void_reason[0] = '\0';
 }

@@ -216,9 +216,9 @@ struct zerod_try {
  * of a try. UNAVAILABLE, DEADLINE_EXCEEDED. */
 ZEROD_API int zerod_begin(struct zerod *z, struct zerod_try *t);
 
-/* Borrows a unit: *params are zerod_unit_elements elements of the param dtype, read-only, valid
- * until the release. Gathering a held unit counts its lease up. FAILED_PRECONDITION (not what the
- * plan says next; loading), RESOURCE_EXHAUSTED (all slots are held by this trainer), ABORTED. */
+/* Borrows a unit: *params are its zerod_param_bytes, read-only, valid until the release. Gathering
+ * a held unit counts its lease up. FAILED_PRECONDITION (not what the plan says next; loading),
+ * RESOURCE_EXHAUSTED (all slots are held by this trainer), ABORTED. */
 ZEROD_API int zerod_gather(struct zerod *z, uint32_t unit, const void **params);
 
 /* Gives one lease back. One-way: an error of the daemon's shows at a later call. INVALID_ARGUMENT:

@@ -15,7 +15,14 @@
 #include "proto/grpc_server.h"
 #include "zerod.pb-c.h"
 
-enum { FAKE_UNITS = 8, FAKE_SLOTS = 16, FAKE_OPS = 32, FAKE_CASES = 16, FAKE_PATH = 96 };
+enum {
+    FAKE_UNITS = 8,
+    FAKE_SLOTS = 16,
+    FAKE_OPS = 32,
+    FAKE_CASES = 16,
+    FAKE_PATH = 96,
+    FAKE_SCALE = 8
+};
 
 struct fake;
 

@@ -11,10 +11,19 @@ float fake_param(uint32_t unit) {
 
 const struct zerod_model *fake_model(void) {
     static const uint64_t shape_a[] = {64, 3}, shape_5[] = {5}, shape_10[] = {10};
-    static const struct zerod_tensor a[] = {{"a.weight", 2, shape_a, 1}, {"a.bias", 1, shape_5, 0}};
-    static const struct zerod_tensor b[] = {{"b.weight", 1, shape_10, 1}};
-    static const struct zerod_tensor c[] = {{"c.scale", 0, NULL, 0}};
-    static const struct zerod_unit units[] = {{"a", 2, a}, {"b", 1, b}, {"c", 1, c}};
+    static const struct zerod_tensor a[] = {
+        {.name = "a.weight", .dims = 2, .shape = shape_a, .weight_decay_multiplier = 1},
+        {.name = "a.bias", .dims = 1, .shape = shape_5},
+    };
+    static const struct zerod_tensor b[] = {
+        {.name = "b.weight", .dims = 1, .shape = shape_10, .weight_decay_multiplier = 1},
+    };
+    static const struct zerod_tensor c[] = {{.name = "c.scale"}};
+    static const struct zerod_unit units[] = {
+        {.name = "a", .tensor_count = 2, .tensors = a},
+        {.name = "b", .tensor_count = 1, .tensors = b},
+        {.name = "c", .tensor_count = 1, .tensors = c},
+    };
     static const struct zerod_op train[] = {
         {ZEROD_GATHER, 0}, {ZEROD_GATHER, 1}, {ZEROD_GATHER, 2}, {ZEROD_REDUCE, 2},
         {ZEROD_GATHER, 1}, {ZEROD_REDUCE, 1}, {ZEROD_REDUCE, 0},
@@ -22,7 +31,17 @@ const struct zerod_model *fake_model(void) {
     static const struct zerod_op eval[] = {{ZEROD_GATHER, 0}, {ZEROD_GATHER, 1}, {ZEROD_GATHER, 2}};
     static const struct zerod_plan plans[] = {{"train", 7, train}, {"eval", 3, eval}};
     static const struct zerod_model model = {
-        3, units, 2, plans, "zero3", ZEROD_FP32, 2, 0.9, 0.95, 1e-8, 0.1,
+        .unit_count = 3,
+        .units = units,
+        .plan_count = 2,
+        .plans = plans,
+        .strategy = "zero3",
+        .param_dtype = ZEROD_FP32,
+        .micro_batches = 2,
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .epsilon = 1e-8,
+        .weight_decay = 0.1,
     };
     return &model;
 }
@@ -72,13 +91,13 @@ static void place(struct fake *f, const Zerod__V1__Unit *u, unsigned index, Zero
         for (size_t d = 0; d < u->tensors[t]->n_shape; d++) {
             n *= u->tensors[t]->shape[d];
         }
-        offsets[t] = at;
+        offsets[t] = at * sizeof(float);
         at += (n + 63) / 64 * 64;
     }
     zerod__v1__unit_place__init(p);
-    p->elements = at;
-    p->n_tensor_offsets = u->n_tensors;
-    p->tensor_offsets = offsets;
+    p->param_bytes = p->grad_bytes = p->load_bytes = at * sizeof(float);
+    p->n_param_offsets = p->n_grad_offsets = p->n_load_offsets = u->n_tensors;
+    p->param_offsets = p->grad_offsets = p->load_offsets = offsets;
     f->elements[index] = at;
 }
 
@@ -92,7 +111,7 @@ static void on_register(struct fake *f, const Zerod__V1__TrainerRequest *request
         list[i] = &places[i];
     }
     if (f->o.bad_place) {
-        offsets[0][1] = places[0].elements;
+        offsets[0][1] = places[0].param_bytes;
     }
     Zerod__V1__TrainerReply r = ZEROD__V1__TRAINER_REPLY__INIT;
     Zerod__V1__Registered g = ZEROD__V1__REGISTERED__INIT;
@@ -109,6 +128,7 @@ static void on_register(struct fake *f, const Zerod__V1__TrainerRequest *request
     g.grad_bytes = f->o.promise_grads ? f->o.promise_grads : f->grad_bytes;
     g.strategy = m->strategy;
     g.param_dtype = m->param_dtype;
+    g.wire_dtype = m->wire_dtype ? m->wire_dtype : ZEROD__V1__DTYPE__DTYPE_FP32;
     g.n_places = f->units;
     g.places = list;
     r.id = request->id;
@@ -209,6 +229,7 @@ static void on_begin(struct fake *f, uint64_t id) {
     f->fence.attempt++;
     m.fence = &f->fence;
     m.loading = f->fence.step == 0;
+    m.loss_scale = FAKE_SCALE;
     m.rank_cursor = (ProtobufCBinaryData){f->cursor_bytes[0], f->cursors[0]};
     m.shared_cursor = (ProtobufCBinaryData){f->cursor_bytes[1], f->cursors[1]};
     m.void_reason = f->void_reason;
@@ -280,6 +301,7 @@ static void on_step(struct fake *f, uint64_t id, const Zerod__V1__Step *s) {
     Zerod__V1__Outcome m = ZEROD__V1__OUTCOME__INIT;
     m.kind = ZEROD__V1__OUTCOME_KIND__OUTCOME_COMMITTED;
     m.grad_norm = 2.5;
+    m.loss_scale = FAKE_SCALE * (double)f->fence.step;
     m.n_user = s->n_user;
     m.user = s->user;
     m.next = &f->fence;

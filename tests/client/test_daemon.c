@@ -15,7 +15,7 @@ static struct zerod *z;
 static struct zerod_try t;
 static struct zerod_outcome out;
 static const void *p;
-static float *g;
+static void *g;
 
 static void start(bool (*hook)(struct fake *f, const Zerod__V1__TrainerRequest *r)) {
     struct fake_options o = {.start_step = 1, .hook = hook};

@@ -4,21 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "client/lending.h"
 
 enum { UNITS = 3, ELEMENTS = 64 };
 
 static struct lending l;
 static struct err e;
+static uint64_t left_out;
 
 static void setup(void) {
     lending_init(&l, UNITS);
     for (unsigned i = 0; i < UNITS; i++) {
         (void)snprintf(l.units[i].name, sizeof l.units[i].name, "u%u", i);
-        l.units[i].elements = ELEMENTS;
+        l.units[i].param_bytes = l.units[i].grad_bytes = l.units[i].initial_bytes = 4 * ELEMENTS;
+        l.units[i].contributions = 1;
     }
-    l.largest = ELEMENTS;
-    l.param_element = 4;
+    l.reduce_units = mem_zeroed(UNITS, sizeof *l.reduce_units);
+    for (unsigned i = 0; i < UNITS; i++) {
+        l.reduce_units[i] = i;
+    }
+    l.micro_batches = 2;
     l.param_bytes = 2 * ELEMENTS * 4;
     l.grad_bytes = 2 * ELEMENTS * 4;
     l.grad_slots = 2;
@@ -61,7 +67,8 @@ START_TEST(offsets_stay_inside) {
     ck_assert_int_eq(lending_gathered(&l, false, 0, 0, 256, &e), 0);
     ck_assert_int_eq(lending_granted(&l, 0, 576, &e), -ST_INTERNAL);
     ck_assert_int_eq(lending_granted(&l, 0, 320, &e), 0);
-    ck_assert_int_eq(lending_open(&l, 0, &e), -ST_INTERNAL); /* too little left for the unit */
+    ck_assert_int_eq(lending_open(&l, 0, false, &e),
+                     -ST_INTERNAL); /* too little left for the unit */
     ck_assert(!l.units[0].open);
 }
 END_TEST
@@ -78,18 +85,18 @@ START_TEST(leases_count) {
 END_TEST
 
 START_TEST(slots_go_back_in_order) {
-    ck_assert_int_eq(lending_open(&l, 2, &e), 0);
+    ck_assert_int_eq(lending_open(&l, 2, false, &e), 0);
     ck_assert_int_eq(lending_granted(&l, 0, 0, &e), 0);
     ck_assert_int_eq(lending_granted(&l, 1, 256, &e), 0);
-    ck_assert_int_eq(lending_open(&l, 2, &e), 1);
-    ck_assert_int_eq(lending_may_open(&l, 2, false, 1, &e), -ST_FAILED_PRECONDITION);
-    ck_assert_int_eq(lending_open(&l, 1, &e), 1);
-    ck_assert_int_eq(lending_may_open(&l, 0, false, 1, &e), -ST_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(lending_open(&l, 2, false, &e), 1);
+    ck_assert_int_eq(lending_may_open(&l, 2, false, &e), -ST_FAILED_PRECONDITION);
+    ck_assert_int_eq(lending_open(&l, 1, false, &e), 1);
+    ck_assert_int_eq(lending_may_open(&l, 0, false, &e), -ST_RESOURCE_EXHAUSTED);
     ck_assert_ptr_nonnull(strstr(e.text, "'u1' (a gradient slot), 'u2' (a gradient slot)"));
-    ck_assert_int_eq(lending_close(&l, 1, &e), -ST_FAILED_PRECONDITION);
-    ck_assert_int_eq(lending_close(&l, 0, &e), -ST_FAILED_PRECONDITION);
-    ck_assert_int_eq(lending_close(&l, 2, &e), 0);
-    ck_assert_int_eq(lending_close(&l, 1, &e), 0);
+    ck_assert_int_eq(lending_close(&l, 1, &left_out, &e), -ST_FAILED_PRECONDITION);
+    ck_assert_int_eq(lending_close(&l, 0, &left_out, &e), -ST_FAILED_PRECONDITION);
+    ck_assert_int_eq(lending_close(&l, 2, &left_out, &e), 0);
+    ck_assert_int_eq(lending_close(&l, 1, &left_out, &e), 0);
 }
 END_TEST
 
@@ -97,15 +104,15 @@ START_TEST(a_unit_is_reduced_once_in_a_micro_batch) {
     for (unsigned s = 0; s < 2 * UNITS; s++) {
         ck_assert_int_eq(lending_granted(&l, s, 0, &e), 0);
         if (s % UNITS) {
-            ck_assert_int_eq(lending_may_open(&l, 0, false, 2, &e), -ST_ALREADY_EXISTS);
+            ck_assert_int_eq(lending_may_open(&l, 0, false, &e), -ST_ALREADY_EXISTS);
         }
-        ck_assert_int_eq(lending_may_open(&l, s % UNITS, false, 2, &e), 0);
-        ck_assert_int_eq(lending_open(&l, s % UNITS, &e), 1);
-        ck_assert_int_eq(lending_close(&l, s % UNITS, &e), 0);
+        ck_assert_int_eq(lending_may_open(&l, s % UNITS, false, &e), 0);
+        ck_assert_int_eq(lending_open(&l, s % UNITS, false, &e), 1);
+        ck_assert_int_eq(lending_close(&l, s % UNITS, &left_out, &e), 0);
     }
-    ck_assert_int_eq(lending_may_open(&l, 0, false, 2, &e), -ST_FAILED_PRECONDITION);
+    ck_assert_int_eq(lending_may_open(&l, 0, false, &e), -ST_FAILED_PRECONDITION);
     lending_revoke(&l);
-    ck_assert_int_eq(lending_may_open(&l, 0, false, 2, &e), 0);
+    ck_assert_int_eq(lending_may_open(&l, 0, false, &e), 0);
 }
 END_TEST
 

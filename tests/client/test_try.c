@@ -28,7 +28,8 @@ static void stop(void) {
 
 START_TEST(loading_comes_first) {
     const void *p;
-    float *g;
+    void *g;
+    float *v;
     start((struct fake_options){.start_step = 0});
     ck_assert(t.loading);
     ck_assert_uint_eq(t.step, 0);
@@ -36,8 +37,11 @@ START_TEST(loading_comes_first) {
     ck_assert_int_eq(zerod_gather(z, 0, &p), -ZEROD_FAILED_PRECONDITION);
     ck_assert_int_eq(zerod_begin_eval(z), -ZEROD_FAILED_PRECONDITION);
     ck_assert_int_eq(zerod_load(z, 0), -ZEROD_FAILED_PRECONDITION);
-    ck_assert_int_eq(trainer_load(z), 0);
     ck_assert_int_eq(zerod_grad(z, 0, true, &g), -ZEROD_FAILED_PRECONDITION);
+    ck_assert(t.loss_scale == FAKE_SCALE);
+    ck_assert_int_eq(trainer_load(z), 0);
+    ck_assert_int_eq(zerod_initial(z, 0, &v), -ZEROD_ALREADY_EXISTS);
+    ck_assert_int_eq(zerod_initial(z, 0, NULL), -ZEROD_INVALID_ARGUMENT);
     ck_assert_int_eq(zerod_step(z, NULL, &out), 0);
     for (uint32_t unit = 0; unit < 3; unit++) {
         ck_assert(f->last_sum[unit] == fake_param(unit));
@@ -45,7 +49,9 @@ START_TEST(loading_comes_first) {
     ck_assert_int_eq(zerod_begin(z, &t), 0);
     ck_assert(!t.loading);
     ck_assert_uint_eq(t.step, 1);
+    ck_assert(t.loss_scale == out.loss_scale && t.loss_scale == FAKE_SCALE);
     ck_assert_int_eq(zerod_load(z, 0), -ZEROD_FAILED_PRECONDITION);
+    ck_assert_int_eq(zerod_initial(z, 0, &v), -ZEROD_FAILED_PRECONDITION);
     ck_assert_uint_eq(f->got[ZEROD__V1__TRAINER_REQUEST__CALL_BEGIN], 1);
     ck_assert_int_eq(trainer_try(z), 0);
     ck_assert_int_eq(zerod_step(z, NULL, &out), 0);
@@ -109,20 +115,35 @@ START_TEST(a_held_unit_is_gathered_locally) {
 }
 END_TEST
 
+START_TEST(one_unit_is_loaded_at_a_time) {
+    float *v;
+    start((struct fake_options){.start_step = 0});
+    ck_assert_int_eq(zerod_initial(z, 0, &v), 0);
+    ck_assert_int_eq(zerod_initial(z, 1, &v), -ZEROD_FAILED_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(zerod_last_error(z)->text, "after 'a'"));
+    memset(v, 0, zerod_initial_bytes(z, 0));
+    ck_assert_int_eq(zerod_load(z, 0), 0);
+    ck_assert_int_eq(zerod_initial(z, 1, &v), 0);
+    stop();
+}
+END_TEST
+
 START_TEST(slots_are_zeroed_when_asked) {
-    float *g;
+    void *slot;
     start((struct fake_options){.start_step = 1});
     memset(f->grads, 0x41, f->grad_bytes);
-    ck_assert_int_eq(zerod_grad(z, 2, true, &g), 0);
+    ck_assert_int_eq(zerod_grad(z, 2, true, &slot), 0);
+    const float *g = slot;
     for (size_t i = 0; i < 64; i++) {
         ck_assert(g[i] == 0);
     }
     ck_assert(g[64] != 0); /* the next unit's business */
-    ck_assert_int_eq(zerod_grad(z, 1, false, &g), 0);
+    ck_assert_int_eq(zerod_grad(z, 1, false, &slot), 0);
+    g = slot;
     ck_assert(g[0] != 0);
     ck_assert_int_eq(zerod_reduce(z, 1), -ZEROD_FAILED_PRECONDITION); /* 2 comes first */
     ck_assert_int_eq(zerod_reduce(z, 2), 0);
-    ck_assert_int_eq(zerod_grad(z, 2, true, &g), -ZEROD_ALREADY_EXISTS);
+    ck_assert_int_eq(zerod_grad(z, 2, true, &slot), -ZEROD_ALREADY_EXISTS);
     ck_assert_int_eq(zerod_reduce(z, 0), -ZEROD_FAILED_PRECONDITION);
     stop();
 }
@@ -201,7 +222,7 @@ END_TEST
 
 START_TEST(an_eval_pass_gathers_only) {
     const void *p;
-    float *g;
+    void *g;
     start((struct fake_options){.start_step = 1});
     for (int pass = 0; pass < 2; pass++) {
         ck_assert_int_eq(zerod_end_eval(z), -ZEROD_FAILED_PRECONDITION);
@@ -231,6 +252,7 @@ int main(void) {
     tcase_add_test(c, a_planned_try_makes_no_round_trip);
     tcase_add_test(c, one_way_messages_leave_at_once);
     tcase_add_test(c, a_held_unit_is_gathered_locally);
+    tcase_add_test(c, one_unit_is_loaded_at_a_time);
     tcase_add_test(c, slots_are_zeroed_when_asked);
     tcase_add_test(c, cursors_come_back);
     tcase_add_test(c, step_checks_its_numbers);

@@ -1,6 +1,7 @@
 /* A trainer of the tests' model. */
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "fake.h"
 
@@ -20,10 +21,10 @@ static int borrow(struct zerod *z, uint32_t unit) {
 }
 
 static int fill(struct zerod *z, uint32_t unit, float value) {
-    float *g;
+    void *g;
     int rc = zerod_grad(z, unit, true, &g);
     if (!rc) {
-        g[0] = value;
+        *(float *)g = value;
     }
     return rc;
 }
@@ -31,8 +32,13 @@ static int fill(struct zerod *z, uint32_t unit, float value) {
 int trainer_load(struct zerod *z) {
     int rc = 0;
     for (uint32_t unit = 0; !rc && unit < 3; unit++) {
-        rc = fill(z, unit, fake_param(unit));
-        rc = rc ? rc : zerod_load(z, unit);
+        float *values;
+        rc = zerod_initial(z, unit, &values);
+        if (!rc) {
+            memset(values, 0, zerod_initial_bytes(z, unit));
+            values[0] = fake_param(unit);
+            rc = zerod_load(z, unit);
+        }
     }
     return rc;
 }
