@@ -12,8 +12,8 @@ void init_constant(size_t n, double value, float *to);
 /* [low, high): low + (high - low) * u, u a multiple of 2^-53 in [0, 1), rounded to fp32 (never to
  * high). */
 void init_uniform(uint64_t seed, uint64_t first, size_t n, double low, double high, float *to);
-/* mean + std * z, z standard normal by an inverse distribution function (accurate to 1e-8), |z|
- * < 8.3. */
+/* mean + std * z, z standard normal by an inverse distribution function (accurate to 1e-8),
+ * |z| < 8.3. */
 void init_normal(uint64_t seed, uint64_t first, size_t n, double mean, double std, float *to);
 
 /* The seed of one tensor: |seed| as registered, |model_start| the index of its first element. */

@@ -1,16 +1,9 @@
-/* The kernels of kernels.h in plain C. Compiled once per instruction set with KERNELS_ISA = plain,
- * avx2, avx512, and left to the compiler to vectorise; only the non-temporal stores of copy() have
- * no C and use intrinsics.
- *
- * Same bits everywhere, because every rounding is written down: fmaf where one is meant, no
- * contraction elsewhere, sqrt and division are correctly rounded on every target. Which NaN comes
- * out of two is the one thing that IEEE leaves to the target, so results that are NaN become *the*
- * NaN.
- */
-#include "kernels/kernels.h"
+/* The kernels that run over ranges as a whole: sums over ranks, copies, norms and hashes; and the
+ * table of one instruction set. Compiled once for each (variant.h); only the non-temporal stores of
+ * copy() have no C and use intrinsics. */
+#include "kernels/variant.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #if defined __SSE2__
@@ -19,86 +12,50 @@
 
 #include "base/hash.h"
 
-/* Outputs that equal their inputs are allowed, so restrict would be a lie; what holds is that no
- * iteration reads what another one wrote. Without this the compiler falls back to scalar code for
- * exactly the in-place case. */
-#if defined __clang__
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 enum {
     SUM_TILE = 1024, /* elements of a sum's running total: 4 KiB, stays in the first cache */
     GROUP = 4,       /* sources that one loop reads */
 };
 
-static inline float one_nan(float x) {
-    return x == x ? x : NAN;
-}
-
-static void adamw(const struct adamw *a, size_t n, const float *g, const float *p, const float *m,
-                  const float *v, float *p_out, float *m_out, float *v_out) {
-    const struct adamw c = *a; /* a copy: the stores below cannot alias it */
-    INDEPENDENT
-    for (size_t i = 0; i < n; i++) {
-        float gi = g[i] * c.multiplier;
-        float mi = fmaf(c.one_minus_b1, gi - m[i], m[i]);
-        float vi = fmaf(c.beta2, v[i], c.one_minus_b2 * (gi * gi));
-        float den = fmaf(sqrtf(vi), c.inv_sqrt_c2, c.epsilon);
-        float pi = fmaf(c.decay, p[i], p[i]);
-        pi = fmaf(c.step_size, mi / den, pi);
-        p_out[i] = one_nan(pi);
-        m_out[i] = one_nan(mi);
-        v_out[i] = one_nan(vi);
+/* A source's element: fp32, or the upper half of one. */
+static ALWAYS_INLINE float element(const void *source, size_t i, bool bf16) {
+    if (!bf16) {
+        return ((const float *)source)[i];
     }
-}
-
-static void to_bf16(size_t n, const float *from, uint16_t *to) {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &from[i], sizeof u);
-        uint32_t nearest = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-        uint32_t quiet = (u >> 16) | 0x40u;
-        to[i] = (uint16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet : nearest);
-    }
-}
-
-static void from_bf16(size_t n, const uint16_t *from, float *to) {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u = (uint32_t)from[i] << 16;
-        memcpy(&to[i], &u, sizeof u);
-    }
+    const uint32_t u = (uint32_t)((const uint16_t *)source)[i] << 16;
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
 }
 
 /* total += the next |count| sources, in order. Inlined with constants: a loop of its own for each
  * count, reading its sources side by side (one after the other takes half as long again). */
-static inline __attribute__((always_inline)) void add_group(size_t n, const float *const *s,
-                                                            size_t at, size_t count, float *total) {
-    const float *a = s[0] + at, *b = count > 1 ? s[1] + at : a;
-    const float *c = count > 2 ? s[2] + at : a, *d = count > 3 ? s[3] + at : a;
+static ALWAYS_INLINE void add_group(size_t n, const void *const s[GROUP], size_t count, bool bf16,
+                                    float *total) {
+    const void *a = s[0], *b = s[1], *c = s[2], *d = s[3];
     INDEPENDENT
     for (size_t i = 0; i < n; i++) {
-        float x = total[i] + a[i];
-        x = count > 1 ? x + b[i] : x;
-        x = count > 2 ? x + c[i] : x;
-        total[i] = count > 3 ? x + d[i] : x;
+        float x = total[i] + element(a, i, bf16);
+        x = count > 1 ? x + element(b, i, bf16) : x;
+        x = count > 2 ? x + element(c, i, bf16) : x;
+        total[i] = count > 3 ? x + element(d, i, bf16) : x;
     }
 }
 
-static void add_sources(size_t n, const float *const *s, size_t at, size_t count, float *total) {
+static ALWAYS_INLINE void add_sources(size_t n, const void *const s[GROUP], size_t count, bool bf16,
+                                      float *total) {
     switch (count) {
     case 1:
-        add_group(n, s, at, 1, total);
+        add_group(n, s, 1, bf16, total);
         break;
     case 2:
-        add_group(n, s, at, 2, total);
+        add_group(n, s, 2, bf16, total);
         break;
     case 3:
-        add_group(n, s, at, 3, total);
+        add_group(n, s, 3, bf16, total);
         break;
     default:
-        add_group(n, s, at, GROUP, total);
+        add_group(n, s, GROUP, bf16, total);
     }
 }
 
@@ -117,16 +74,25 @@ static void sum_finish(size_t n, const float *total, bool add, float *to) {
     }
 }
 
+static void sum_start(size_t n, float *total) {
+    for (size_t i = 0; i < n; i++) {
+        total[i] = -0.0f; /* x + -0 is x, also for both zeros */
+    }
+}
+
 /* Any number of ranks, elements [at, at + n) with n <= SUM_TILE: |to| is written last, when every
  * source was read, so it may be one of them. */
 static void sum_tile(size_t at, size_t n, size_t ranks, const float *const *from, bool add,
                      float *to) {
     float total[SUM_TILE];
-    for (size_t i = 0; i < n; i++) {
-        total[i] = -0.0f; /* x + -0 is x, also for both zeros */
-    }
+    sum_start(n, total);
     for (size_t r = 0; r < ranks; r += GROUP) {
-        add_sources(n, from + r, at, ranks - r < GROUP ? ranks - r : GROUP, total);
+        const size_t count = ranks - r < GROUP ? ranks - r : GROUP;
+        const void *s[GROUP] = {0};
+        for (size_t i = 0; i < count; i++) {
+            s[i] = from[r + i] + at;
+        }
+        add_sources(n, s, count, false, total);
     }
     sum_finish(n, total, add, to + at);
 }
@@ -136,6 +102,29 @@ static void sum(size_t n, size_t ranks, const float *const *from, bool add, floa
     for (size_t at = 0; at < n; at += SUM_TILE) {
         size_t here = n - at < SUM_TILE ? n - at : SUM_TILE;
         sum_tile(at, here, ranks, from, add, to);
+    }
+}
+
+static void sum_bf16_tile(size_t at, size_t n, size_t ranks, const uint16_t *const *from, bool add,
+                          float *to) {
+    float total[SUM_TILE];
+    sum_start(n, total);
+    for (size_t r = 0; r < ranks; r += GROUP) {
+        const size_t count = ranks - r < GROUP ? ranks - r : GROUP;
+        const void *s[GROUP] = {0};
+        for (size_t i = 0; i < count; i++) {
+            s[i] = from[r + i] + at;
+        }
+        add_sources(n, s, count, true, total);
+    }
+    sum_finish(n, total, add, to + at);
+}
+
+static void sum_bf16(size_t n, size_t ranks, const uint16_t *const *from, bool add, float *to) {
+    assert(ranks >= 1);
+    for (size_t at = 0; at < n; at += SUM_TILE) {
+        size_t here = n - at < SUM_TILE ? n - at : SUM_TILE;
+        sum_bf16_tile(at, here, ranks, from, add, to);
     }
 }
 
@@ -217,18 +206,22 @@ static uint64_t hash(uint64_t first, size_t n, const float *x) {
     return total;
 }
 
-#define NAME2(isa) kernels_##isa
-#define NAME(isa) NAME2(isa)
 #define TEXT2(isa) #isa
 #define TEXT(isa) TEXT2(isa)
 
-extern const struct kernels NAME(KERNELS_ISA); /* declared for the others in select.c */
-const struct kernels NAME(KERNELS_ISA) = {
+extern const struct kernels VARIANT(kernels); /* declared for the others in select.c */
+const struct kernels VARIANT(kernels) = {
     .isa = TEXT(KERNELS_ISA),
-    .adamw = adamw,
-    .to_bf16 = to_bf16,
-    .from_bf16 = from_bf16,
+    .update = {[OPTIMIZER_ADAMW] = VARIANT(update_adamw),
+               [OPTIMIZER_ADAM] = VARIANT(update_adam),
+               [OPTIMIZER_SGD] = VARIANT(update_sgd),
+               [OPTIMIZER_LION] = VARIANT(update_lion)},
+    .to_bf16 = VARIANT(to_bf16),
+    .from_bf16 = VARIANT(from_bf16),
+    .to_fp16 = VARIANT(to_fp16),
+    .from_fp16 = VARIANT(from_fp16),
     .sum = sum,
+    .sum_bf16 = sum_bf16,
     .copy = copy,
     .sum_squares = sum_squares,
     .hash = hash,

@@ -22,7 +22,8 @@ struct optimizer_options {
 /* AdamW with betas 0.9, 0.95, epsilon 1e-8, no decay. */
 struct optimizer_options optimizer_defaults(void);
 /* INVALID_ARGUMENT naming the constant, its value and its limits: all finite; betas in [0, 1);
- * epsilon > 0 where it is used; momentum in [0, 1); nesterov needs momentum; the rest >= 0. */
+ * epsilon > 0 where it is used; momentum in [0, 1), and none too small for fp32; nesterov needs
+ * momentum; the rest >= 0. Constants that the optimizer has no use for are not looked at. */
 int optimizer_check(const struct optimizer_options *o, struct err *e);
 /* fp32 states beside the master: 2 AdamW and Adam, 1 Lion and SGD with momentum, 0 SGD without.
  * Bytes of optimizer state an element: 4 * (1 + this). */
@@ -31,7 +32,7 @@ const char *optimizer_name(enum optimizer kind); /* "adamw" */
 enum optimizer optimizer_parse(const char *s);   /* OPTIMIZER_NONE: unknown */
 
 struct step_scalars {
-    double grad_norm;  /* of the averaged gradient, before clipping */
+    double grad_norm;  /* of the averaged (and unscaled) gradient, before clipping */
     float multiplier;  /* min(1, clip / (norm + 1e-6)) / divisor, rounded once */
     float decay;       /* AdamW, Lion: -lr * weight_decay */
     float step_size;   /* AdamW, Adam: -lr / (1 - beta1^t); SGD, Lion: -lr */
@@ -47,18 +48,19 @@ struct step_scalars step_scalars(const struct optimizer_options *o, double sum_s
                                  double divisor, double clip, double lr, uint64_t t);
 
 /* The update's numbers for a tensor with these multipliers of weight decay and learning rate:
- * step_size and decay times lr_multiplier, decay times decay_multiplier, in fp32; 1 changes no bit.
- */
+ * step_size and decay times lr_multiplier, decay and l2 times decay_multiplier, in fp32; 1 changes
+ * no bit. */
 struct update_numbers update_numbers(const struct optimizer_options *o,
                                      const struct step_scalars *s, float decay_multiplier,
                                      float lr_multiplier);
 
 /* ---- loss scaling (fp16) ---- */
 
-/* Dynamic: the scale starts at |start|, is divided by |factor| when a step is not finite (after
- * |hysteresis| such steps in a row have been borne: each uses one up), and multiplied by it after
- * |window| good steps in a row, which also restores the hysteresis. Below |floor| it does not go: a
- * step that would is an error. */
+/* Dynamic: the scale starts at |start|. A step that is not finite uses up one of |hysteresis|; the
+ * step that uses up the last, and each one after it, divides the scale by |factor|, but not to
+ * below |floor|: at the floor that is an error. |window| good steps in a row multiply it by
+ * |factor| (while fp32 can hold that) and restore the hysteresis. So hysteresis 2 is DeepSpeed's
+ * default, and hysteresis 1 with a tiny floor is PyTorch's GradScaler. */
 struct loss_scaling {
     bool dynamic;
     double start;    /* also the constant scale when not dynamic; 0 means 1 (65536 when dynamic) */
@@ -72,14 +74,15 @@ struct loss_scaling {
 struct scale_state {
     double scale;
     uint32_t good;       /* good steps in a row */
-    uint32_t hysteresis; /* overflows still borne */
+    uint32_t hysteresis; /* overflows until the scale falls, that one included; from 1 */
 };
 
-/* Fills in what 0 means; INVALID_ARGUMENT naming what is out of range (start, floor > 0; factor >
- * 1; all finite; floor <= start). */
+/* Fills in what 0 means; INVALID_ARGUMENT naming what is out of range: start and floor > 0, factor
+ * > 1, all within fp32; floor <= start when dynamic. Not dynamic: factor, floor, window and
+ * hysteresis have no use, and are checked all the same. */
 int scaling_check(struct loss_scaling *s, struct err *e);
 struct scale_state scaling_start(const struct loss_scaling *s);
-/* After a step. False: the floor is reached, |state| is unchanged. */
+/* After a step. False: the floor is reached, |state| is unchanged. Not dynamic: nothing changes. */
 bool scaling_next(const struct loss_scaling *s, bool overflow, struct scale_state *state);
 
 #endif

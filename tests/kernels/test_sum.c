@@ -72,6 +72,51 @@ START_TEST(every_length) {
 }
 END_TEST
 
+/* The same numbers as bf16 and as fp32 have the same sum, so sum() is the reference. */
+static void check_bf16(const struct kernels *k, size_t n, size_t ranks, bool add) {
+    uint16_t *half[KERNELS_MAX_RANKS];
+    const uint16_t *halves[KERNELS_MAX_RANKS];
+    struct array wide[KERNELS_MAX_RANKS], to = array_new(n, 3), expected = array_new(n, 0);
+    const float *wides[KERNELS_MAX_RANKS];
+    for (size_t r = 0; r < ranks; r++) {
+        const size_t shift = (r * 5 + n) % 32;
+        half[r] = mem_zeroed(n + shift, sizeof *half[r]);
+        halves[r] = half[r] + shift;
+        wide[r] = array_new(n, 0);
+        wides[r] = wide[r].at;
+        for (size_t i = 0; i < n; i++) {
+            half[r][shift + i] = (uint16_t)(bits_of(data_hostile()) >> 16);
+            wide[r].at[i] = float_of((uint32_t)half[r][shift + i] << 16);
+        }
+    }
+    fill(to.at, n, data_plain);
+    memcpy(expected.at, to.at, n * sizeof *to.at);
+    to.at[n] = 12345;
+    k->sum(n, ranks, wides, add, expected.at);
+    k->sum_bf16(n, ranks, halves, add, to.at);
+    same_bits(k->isa, add ? "bf16 sum added" : "bf16 sum", n, to.at, expected.at);
+    ck_assert(to.at[n] == 12345);
+    for (size_t r = 0; r < ranks; r++) {
+        free(half[r]);
+        free(wide[r].base);
+    }
+    free(to.base);
+    free(expected.base);
+}
+
+START_TEST(bf16_is_widened) {
+    const struct kernels *list[3];
+    size_t sets = data_sets(list);
+    data_seed("sum of bf16");
+    for (size_t i = 0; i < LENGTHS; i++) {
+        for (size_t s = 0; s < sets; s++) {
+            check_bf16(list[s], data_length(i), 1 + i % 9, i % 2);
+            check_bf16(list[s], data_length(i) % 300, 1 + data_bits() % KERNELS_MAX_RANKS, i % 2);
+        }
+    }
+}
+END_TEST
+
 /* 2^24 + 1 + 1: the order decides. */
 START_TEST(order_is_rank_order) {
     const struct kernels *list[3];
@@ -92,6 +137,7 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_test(t, every_number_of_ranks);
     tcase_add_test(t, every_length);
+    tcase_add_test(t, bf16_is_widened);
     tcase_add_test(t, order_is_rank_order);
     suite_add_tcase(s, t);
     return run_suite(s);
