@@ -91,38 +91,70 @@ static struct sums add_up(const struct vote *votes, size_t ranks) {
     return s;
 }
 
-/* A step whose gradients are no numbers changes nothing but the cursors. */
-static int skip(const struct decide_options *o, struct decision *d, const struct sums *s,
-                struct err *e) {
-    d->outcome = OUTCOME_SKIP;
-    d->skips_in_row++;
-    d->scalars = (struct step_scalars){.grad_norm = sqrt(s->squares) / s->weights};
+/* What the ranks' sums are divided by: their weights, or what is registered in their stead, and the
+ * scale that their losses were multiplied with. False, with |e|: it divides nothing. */
+static bool find_divisor(const struct decide_options *o, const struct decision *d,
+                         const struct sums *s, double *divisor, struct err *e) {
+    const double by = o->gradient_divisor > 0 ? o->gradient_divisor : s->weights;
+    *divisor = by * d->scale.scale;
+    if (by > 0 && *divisor > 0 && isfinite(*divisor)) {
+        return true;
+    }
+    (void)err_set(e, ST_FAILED_PRECONDITION,
+                  "step %llu: the weights add up to %g, the gradient divisor is %g, the loss scale "
+                  "%g: that divides no sum",
+                  (unsigned long long)d->fence.step, s->weights, o->gradient_divisor,
+                  d->scale.scale);
+    return false;
+}
+
+/* Too many in a row, or a scale that can fall no further: the try is void, and with it the change
+ * of scale. */
+static int may_skip(const struct decide_options *o, struct decision *d, struct err *e) {
+    const unsigned long long step = d->fence.step;
     if (d->skips_in_row > o->max_skips_in_row) {
         return err_set(e, ST_FAILED_PRECONDITION,
                        "step %llu would be skipped as the %llu before it (gradients that are not "
                        "finite), the limit is %llu in a row; the state is that of the last commit",
-                       (unsigned long long)d->fence.step, (unsigned long long)(d->skips_in_row - 1),
+                       step, (unsigned long long)(d->skips_in_row - 1),
                        (unsigned long long)o->max_skips_in_row);
+    }
+    if (!scaling_next(&o->scaling, true, &d->scale)) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "step %llu: the gradients are not finite, and the loss scale %g is at its "
+                       "floor %g; the state is that of the last commit",
+                       step, d->scale.scale, o->scaling.floor);
     }
     return 0;
 }
 
+/* A step whose gradients are no numbers changes nothing but the cursors and the loss scale. */
+static int skip(const struct decide_options *o, struct decision *d, const struct sums *s,
+                double divisor, struct err *e) {
+    d->outcome = OUTCOME_SKIP;
+    d->skips_in_row++;
+    d->scalars = (struct step_scalars){.grad_norm = sqrt(s->squares) / divisor};
+    return may_skip(o, d, e);
+}
+
+/* The scale in |d| is still that of this step, which its gradients were made with. */
 static int train(const struct decide_options *o, const struct vote *votes, size_t ranks,
                  struct decision *d, struct err *e) {
     const struct sums s = add_up(votes, ranks);
+    double divisor;
     memcpy(d->user, s.user, sizeof d->user);
-    if (!(s.weights > 0) || !isfinite(s.weights)) {
-        return err_set(e, ST_FAILED_PRECONDITION, "step %llu: the weights add up to %g",
-                       (unsigned long long)d->fence.step, s.weights);
+    if (!find_divisor(o, d, &s, &divisor, e)) {
+        return -ST_FAILED_PRECONDITION;
     }
     if (s.non_finite) {
-        return skip(o, d, &s, e);
+        return skip(o, d, &s, divisor, e);
     }
     d->outcome = OUTCOME_COMMIT;
     d->t++;
     d->skips_in_row = 0;
-    d->scalars = step_scalars(&o->adamw, s.squares, s.weights * d->loss_scale,
-                              votes[0].scalars.clip, votes[0].scalars.learning_rate, d->t);
+    d->scalars = step_scalars(&o->optimizer, s.squares, divisor, votes[0].scalars.clip,
+                              votes[0].scalars.learning_rate, d->t);
+    (void)scaling_next(&o->scaling, false, &d->scale);
     return 0;
 }
 
@@ -142,7 +174,7 @@ struct decision decide(const struct decide_options *o, const struct vote *votes,
         .t = before ? before->t : 0,
         .skips_in_row = before ? before->skips_in_row : 0,
         .learning_rate = votes[0].scalars.learning_rate,
-        .loss_scale = 1,
+        .scale = before ? before->scale : scaling_start(&o->scaling),
         .user_count = votes[0].user_count,
         .shared_cursor_bytes = votes[0].shared_cursor_bytes,
         .shared_cursor = votes[0].shared_cursor,

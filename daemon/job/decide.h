@@ -12,10 +12,13 @@ struct decide_options {
 };
 
 /* All |ranks| votes are YES and of one fence. |before|: the decision of the step before, NULL at
- * step 0. Sums run in rank order in fp64. COMMIT, or SKIP when any flag is set or the summed norm
- * is not finite (t stays). ABORT, with |e| filled, when scalars differ between ranks
+ * step 0. Sums run in rank order in fp64; the gradient is the ranks' sum divided by (the sum of
+ * weights or gradient_divisor) times the scale in |before|, with which the losses were multiplied.
+ * COMMIT, or SKIP when any flag is set or the summed norm is not finite (t stays); both carry the
+ * scale of the step after. ABORT, with |e| filled, when scalars differ between ranks
  * (FAILED_PRECONDITION naming the first rank that differs from rank 0, the name and both values),
- * initial values differ (naming unit index and rank), or too many skips follow each other. */
+ * initial values differ (naming unit index and rank), too many skips follow each other, or a skip
+ * finds the scale at its floor (both named); nothing of it is carried on then. */
 struct decision decide(const struct decide_options *o, const struct vote *votes, size_t ranks,
                        const struct decision *before, struct err *e);
 

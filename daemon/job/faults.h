@@ -30,6 +30,7 @@ enum job_rule {
     skip_is_recorded,
     decision_recorded_before_applied,
     decision_carries_t,
+    decision_carries_scale,
     decision_keeps_fence,
     votes_beat_older_decision,
     scalars_decide,

@@ -163,6 +163,10 @@ void coordinator_recover(struct job_coordinator *c) {
     PLANT(
         decision_carries_t,
         if (c->has_last && !c->fence.attempt) { c->last.t = c->last.fence.step; });
+    PLANT(
+        decision_carries_scale, if (c->has_last && !c->fence.attempt) {
+            c->last.scale = scaling_start(&c->options.scaling);
+        });
     c->active = true;
     struct err cause = {0};
     const bool determined = finish_determined(c, &cause);

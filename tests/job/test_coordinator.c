@@ -16,8 +16,14 @@ static char said[8192];
 static struct decision last_decision;
 static bool quiet_ops;
 static const uint8_t uuid_a[JOB_UUID] = "a", uuid_b[JOB_UUID] = "b";
-static const struct decide_options options = {.adamw = {0.9, 0.999, 1e-8, 0.1},
-                                              .max_skips_in_row = 50};
+static const struct decide_options options = {
+    .optimizer = {.kind = OPTIMIZER_ADAMW,
+                  .beta1 = 0.9,
+                  .beta2 = 0.999,
+                  .epsilon = 1e-8,
+                  .weight_decay = 0.1},
+    .scaling = {.dynamic = true, .start = 8, .factor = 2, .floor = 1, .window = 2, .hysteresis = 1},
+    .max_skips_in_row = 50};
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *fmt, ...) {
@@ -112,8 +118,10 @@ static struct job_report report(uint64_t decided, const struct vote *v, struct f
     if (decided) {
         const uint64_t step = decided - 1;
         r.has_decision[step & 1] = true;
-        r.decisions[step & 1] = (struct decision){
-            .fence = {1, step, 1}, .outcome = OUTCOME_COMMIT, .t = step, .loss_scale = 1};
+        r.decisions[step & 1] = (struct decision){.fence = {1, step, 1},
+                                                  .outcome = OUTCOME_COMMIT,
+                                                  .t = step,
+                                                  .scale = {.scale = 4, .hysteresis = 1}};
     }
     if (v) {
         r.has_vote[v->fence.step & 1] = true;

@@ -48,6 +48,27 @@ static void check_votes(const struct fence *f) {
     }
 }
 
+double scale_for(uint64_t step) {
+    struct scale_state at = scaling_start(&sim_options.scaling);
+    for (uint64_t s = 1; s < step; s++) {
+        (void)scaling_next(&sim_options.scaling, !(w.commits >> s & 1), &at);
+    }
+    return at.scale;
+}
+
+/* The sums of this step were made with the scale before it, and the next step hears the new one. */
+static void check_scale(const struct decision *d) {
+    const double with = scale_for(d->fence.step), next = scale_for(d->fence.step + 1);
+    if (d->scale.scale != next) {
+        violate(FENCE " carries the loss scale %g, not %g", F(&d->fence), d->scale.scale, next);
+    }
+    const float multiplier = (float)(1 / (w.size.ranks * with));
+    if (d->fence.step && d->outcome == OUTCOME_COMMIT && d->scalars.multiplier != multiplier) {
+        violate(FENCE " multiplies by %g, not %g", F(&d->fence), (double)d->scalars.multiplier,
+                (double)multiplier);
+    }
+}
+
 void note_decision(const struct decision *d) {
     note(&d->fence, d->outcome);
     const uint32_t trained = w.commits & ~1u & ((2u << d->fence.step) - 1);
@@ -55,6 +76,7 @@ void note_decision(const struct decision *d) {
         violate(FENCE " carries t = %llu after %d commits", F(&d->fence), (unsigned long long)d->t,
                 __builtin_popcount(trained));
     }
+    check_scale(d);
     check_votes(&d->fence);
 }
 

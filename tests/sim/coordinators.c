@@ -4,8 +4,10 @@
 
 #include "world.h"
 
-static const struct decide_options options = {
-    .adamw = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+const struct decide_options sim_options = {
+    .optimizer = {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+    .scaling =
+        {.dynamic = true, .start = 1024, .factor = 2, .floor = 1, .window = 2, .hysteresis = 1},
     .max_skips_in_row = 50,
 };
 
@@ -200,7 +202,7 @@ bool supervisor_acts(void) {
     const uint8_t uuid[JOB_UUID] = {(uint8_t)(k + 1)};
     struct sim_coordinator *c = &w.coordinators[k];
     tell("coordinator %u starts", k);
-    c->job = job_coordinator_new(w.size.ranks, uuid, &options, &ops, c);
+    c->job = job_coordinator_new(w.size.ranks, uuid, &sim_options, &ops, c);
     c->due = later();
     for (unsigned r = 0; r < w.size.ranks; r++) {
         if (w.ranks[r].job) {

@@ -96,6 +96,18 @@ static bool is_quiet(void *ctx) {
 
 /* ---- to the trainer ---- */
 
+/* What the daemon would tell the trainer to multiply its loss with. */
+static void check_scale_on_record(const struct sim_rank *r, const struct fence *f) {
+    struct decision d;
+    if (!f->step) {
+        return;
+    }
+    if (!records_read_decision(r->memory.records, f->step - 1, &d) ||
+        d.scale.scale != scale_for(f->step)) {
+        violate("rank %u enters " FENCE " without its loss scale on record", r->rank, F(f));
+    }
+}
+
 static void on_entered(void *ctx, const struct fence *f, const struct vote *committed,
                        const char *void_reason) {
     struct sim_rank *r = ctx;
@@ -107,6 +119,7 @@ static void on_entered(void *ctx, const struct fence *f, const struct vote *comm
     if (fence_compare(f, &r->entered) == 0) {
         violate("two trainers of rank %u enter " FENCE, r->rank, F(f));
     }
+    check_scale_on_record(r, f);
     r->entered = *f;
     struct notice n = {.kind = ENTERED, .fence = *f};
     if (committed) {

@@ -266,6 +266,7 @@ bool trainer_dies(struct sim_rank *r);
 bool trainer_leaves_plan(struct sim_rank *r);
 
 /* coordinators.c */
+extern const struct decide_options sim_options;
 void coordinator_hears(struct message *m);
 bool coordinator_acts(unsigned k);
 bool supervisor_acts(void);
@@ -279,6 +280,8 @@ void sim_point(const char *where); /* the acting daemon may die here */
 /* checks.c */
 void note(const struct fence *f, enum outcome outcome);
 void note_decision(const struct decision *d);
+/* The loss scale that |step| is made with, from the outcomes of the steps before it. */
+double scale_for(uint64_t step);
 struct half updated(const struct sim_rank *r, unsigned tile, unsigned half);
 void check(void);
 bool finished(void);
