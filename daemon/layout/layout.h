@@ -101,7 +101,7 @@ void layout_free(struct layout *l);
 struct group layout_inner(const struct layout *l, unsigned rank);
 struct group layout_outer(const struct layout *l, unsigned rank);
 unsigned group_index(const struct group *g, unsigned rank); /* rank must be a member */
-unsigned group_member(const struct group *g, unsigned index);
+unsigned group_at(const struct group *g, unsigned index);
 
 /* Stretches of a range, in elements from its start. Frozen ranges have no gradients and no states:
  * kept and updated are empty there; piece and held are not. */

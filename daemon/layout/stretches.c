@@ -24,7 +24,7 @@ unsigned group_index(const struct group *g, unsigned rank) {
     return index;
 }
 
-unsigned group_member(const struct group *g, unsigned index) {
+unsigned group_at(const struct group *g, unsigned index) {
     assert(index < g->count);
     return g->first + index * g->stride;
 }

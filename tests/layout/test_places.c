@@ -230,7 +230,7 @@ START_TEST(groups) {
     ck_assert(out.first == 1 && out.stride == 2 && out.count == 4);
     ck_assert_uint_eq(group_index(&in, 5), 1);
     ck_assert_uint_eq(group_index(&out, 5), 2);
-    ck_assert_uint_eq(group_member(&out, 3), 7);
+    ck_assert_uint_eq(group_at(&out, 3), 7);
     layout_free(&l);
     m.shard_size = 3;
     ck_assert_int_eq(layout_init(&l, &m, 8, &e), -ST_INVALID_ARGUMENT);
