@@ -1,10 +1,11 @@
 /* Arithmetic on flat ranges: no ranks, no units, no I/O, no allocation.
  *
- * One plain C source (kernels.c) is compiled once per instruction set and chosen at run time; every
- * variant gives the same bits (design §14: explicit fmaf, -ffp-contract=off, no libm call where
- * results could differ; a result of adamw, sum and sum_squares that is NaN is the one quiet NaN,
- * since which of two NaNs survives is up to the instruction set). Pointers need no alignment beyond
- * their type's, but run fastest on 64 bytes; ranges must not overlap unless a comment allows it.
+ * Plain C (kernels.c, update.c, cast.c), compiled once per instruction set and chosen at run time;
+ * every variant gives the same bits (design §14: explicit fmaf, -ffp-contract=off, no libm call
+ * where results could differ; a result of an update, a sum or sum_squares that is NaN is the one
+ * quiet NaN, since which of two NaNs survives is up to the instruction set). Pointers need no
+ * alignment beyond their type's, but run fastest on 64 bytes; ranges must not overlap unless a
+ * comment allows it.
  */
 #ifndef ZD_KERNELS_H
 #define ZD_KERNELS_H
@@ -47,9 +48,9 @@ struct update_numbers {
     bool nesterov, first;
 };
 
-/* One element of an update; s1, s2 are the optimizer's states (those it lacks are not touched and
- * may be NULL). Reads g, p, s1, s2; writes p_out, s1_out, s2_out, each n long; outputs may equal
- * inputs. */
+/* Reads g, p, s1, s2; writes p_out, s1_out, s2_out, each n long; outputs may equal inputs. s1, s2
+ * are the optimizer's states (scalars.h: optimizer_states); those it lacks are not touched and may
+ * be NULL. */
 typedef void update_kernel(const struct update_numbers *u, size_t n, const float *g, const float *p,
                            const float *s1, const float *s2, float *p_out, float *s1_out,
                            float *s2_out);
@@ -57,23 +58,29 @@ typedef void update_kernel(const struct update_numbers *u, size_t n, const float
 struct kernels {
     const char *isa; /* "plain", "avx2", "avx512" */
 
-    /* By enum optimizer. With g' = g * multiplier (one rounding), then clamped to +- clip_value:
-     * AdamW (design §14):
-     *   m' = fma(one_minus_b1, g' - m, m);  v' = fma(beta2, v, one_minus_b2 * (g' * g'));
-     *   den = fma(sqrt(v'), inv_sqrt_c2, epsilon);
+    /* By enum optimizer; [OPTIMIZER_NONE] is NULL. With g' = g * multiplier (one rounding), then
+     * clamped to +- clip_value:
+     *
+     * AdamW (design §14), m in s1, v in s2:
+     *   m' = fma(one_minus_b1, g' - m, m);  v' = fma(beta2, v, one_minus_b2 * (g' * g'))
+     *   den = fma(sqrt(v'), inv_sqrt_c2, epsilon)
      *   p' = fma(decay, p, p);  p'' = fma(step_size, m' / den, p')
      * Adam: g'' = fma(l2, p, g'), then as AdamW without decay.
-     * SGD: g'' = fma(l2, p, g'); with momentum b' = first ? g'' : fma(momentum, b, g'') and the
-     *   direction d = nesterov ? fma(momentum, b', g'') : b'; without, d = g''; p' = fma(step_size,
-     * d, p) Lion: c = fma(one_minus_b1, g' - m, m); p' = fma(decay, p, p); p'' = p' + step_size *
-     * sign(c) (sign(0) = 0);  m' = fma(one_minus_b2, g' - m, m) */
+     *
+     * SGD, g'' = fma(l2, p, g'); with momentum (which is not 0) b in s1:
+     *   b' = first ? g'' : fma(momentum, b, g'');  d = nesterov ? fma(momentum, b', g'') : b'
+     * and without d = g'';  p' = fma(step_size, d, p)
+     *
+     * Lion, m in s1:
+     *   c = fma(one_minus_b1, g' - m, m);  m' = fma(one_minus_b2, g' - m, m)
+     *   p' = fma(decay, p, p);  p'' = p' + step_size * sign(c), where sign(+-0) is 0 */
     update_kernel *update[OPTIMIZERS];
 
     /* fp32 to bf16, nearest even; NaN stays NaN (quiet). */
     void (*to_bf16)(size_t n, const float *from, uint16_t *to);
     void (*from_bf16)(size_t n, const uint16_t *from, float *to);
-    /* fp32 to fp16 (IEEE binary16), nearest even, denormals kept, overflow to infinity; NaN stays
-     * NaN. */
+    /* fp32 to fp16 (IEEE binary16), nearest even, denormals kept, from 65520 infinity; NaN stays
+     * NaN (quiet). */
     void (*to_fp16)(size_t n, const float *from, uint16_t *to);
     void (*from_fp16)(size_t n, const uint16_t *from, float *to);
 
@@ -81,8 +88,7 @@ struct kernels {
      * sum is then added to to[i] (to[i] + sum). |to| may equal one of the sources. ranks >= 1. */
     void (*sum)(size_t n, size_t ranks, const float *const *from, bool add, float *to);
 
-    /* The same with bf16 sources: widened, summed in fp32 in rank order; with |add| + to[i]; result
-     * fp32. */
+    /* The same with bf16 sources, widened; |to| is fp32 and none of them. */
     void (*sum_bf16)(size_t n, size_t ranks, const uint16_t *const *from, bool add, float *to);
 
     /* Copy for data that will not be read again soon: non-temporal stores where they exist. */

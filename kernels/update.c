@@ -112,9 +112,10 @@ static ALWAYS_INLINE void lion_loop(const struct update_numbers *u, bool clamp, 
     for (size_t i = 0; i < n; i++) {
         float gap = gradient(&c, clamp, g[i]) - m[i];
         float ci = fmaf(c.one_minus_b1, gap, m[i]);
-        float sign = ci > 0 ? 1.0f : ci < 0 ? -1.0f : 0.0f;
+        float sign = (ci > 0 ? 1.0f : 0.0f) - (ci < 0 ? 1.0f : 0.0f);
         float pi = fmaf(c.decay, p[i], p[i]) + c.step_size * sign;
-        p_out[i] = one_nan(ci == ci ? pi : ci); /* the sign of a NaN is one */
+        /* The sign of a NaN is one. (& and not &&: no branch in the loop.) */
+        p_out[i] = (ci == ci) & (pi == pi) ? pi : NAN;
         m_out[i] = one_nan(fmaf(c.one_minus_b2, gap, m[i]));
     }
 }

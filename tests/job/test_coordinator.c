@@ -228,7 +228,9 @@ START_TEST(complete_votes_beat_the_older_decision) {
     grant(0, 2, report(3, &v, (struct fence){1, 3, 2}));
     grant(1, 2, report(3, &v, (struct fence){0}));
     expect("commit 1.3.2; decision0 2 1.3.2; decision1 2 1.3.2; begin0 2.4.1 ; begin1 2.4.1 ; ");
-    ck_assert_uint_eq(last_decision.t, 3); /* from the decision of step 2 */
+    ck_assert_uint_eq(last_decision.t, 3);                   /* from the decision of step 2, */
+    ck_assert(last_decision.scalars.multiplier == 1.0f / 8); /* as the scale */
+    ck_assert(last_decision.scale.scale == 4 && last_decision.scale.good == 1);
 }
 END_TEST
 

@@ -33,6 +33,7 @@ static struct decision a_decision(uint64_t step) {
     return (struct decision){.fence = {5, step, 1},
                              .outcome = OUTCOME_COMMIT,
                              .t = step,
+                             .scale = {.scale = 512, .good = 3, .hysteresis = 1},
                              .shared_cursor = (const uint8_t *)"decided",
                              .shared_cursor_bytes = 7};
 }
@@ -71,6 +72,7 @@ START_TEST(what_is_written_is_read) {
     ck_assert(v.rank_cursor == r->votes[0].rank_cursor);
     ck_assert(records_read_decision(r, 4, &d));
     ck_assert_mem_eq(d.shared_cursor, "decided", 7);
+    ck_assert(d.scale.scale == 512 && d.scale.good == 3 && d.scale.hysteresis == 1);
     ck_assert(!records_read_vote(r, 2, &v));
     ck_assert(!records_read_decision(r, 2, &d));
 }
