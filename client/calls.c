@@ -192,20 +192,6 @@ static int await_slot(struct zerod *z, uint32_t unit) {
     }
 }
 
-int client_skip(struct zerod *z, uint64_t count) {
-    int rc = 0;
-    for (uint64_t i = 0; !rc && i < count; i++) {
-        Zerod__V1__TrainerRequest request = ZEROD__V1__TRAINER_REQUEST__INIT;
-        Zerod__V1__Reduce reduce = ZEROD__V1__REDUCE__INIT;
-        reduce.unit = lending_skip(&z->lending);
-        reduce.absent = true;
-        request.call_case = ZEROD__V1__TRAINER_REQUEST__CALL_REDUCE;
-        request.reduce = &reduce;
-        rc = stream_tell(z, &request);
-    }
-    return rc;
-}
-
 /* A slot of the gradients' memory for the unit. */
 static int open_slot(struct zerod *z, const char *call, uint32_t unit, bool loading, void **slot) {
     struct err e;
@@ -227,10 +213,7 @@ static int open_slot(struct zerod *z, const char *call, uint32_t unit, bool load
         return client_fail_with(z, &e);
     }
     z->fresh = false;
-    if (!loading && !z->lending.open_count) {
-        rc = client_skip(z, lending_skips(&z->lending, unit)); /* it may wait for their slots */
-    }
-    rc = rc ? rc : await_slot(z, unit);
+    rc = await_slot(z, unit);
     if (!rc) {
         *slot = (uint8_t *)z->grads.address + z->lending.units[unit].grad_offset;
     }
@@ -269,13 +252,8 @@ static int hand_back(struct zerod *z, uint32_t unit, bool load,
             z, ST_FAILED_PRECONDITION, "%s in step %" PRIu64 ": %s", call, z->fence.step,
             load ? "initial values are loaded in step 0 only" : "initial values are being loaded");
     }
-    uint64_t left_out;
-    if (lending_close(&z->lending, unit, &left_out, &e)) {
-        return client_fail_with(z, &e);
-    }
-    rc = client_skip(z, load ? 0 : left_out);
-    z->lending.told++;
-    return rc ? rc : stream_tell(z, request);
+    rc = lending_close(&z->lending, unit, &e);
+    return rc ? client_fail_with(z, &e) : stream_tell(z, request);
 }
 
 int zerod_reduce(struct zerod *z, uint32_t unit) {

@@ -176,8 +176,6 @@ int client_check(struct zerod *z);
 /* The same for calls inside a try: it is open, no other call's answer is awaited (|kind|, |unit|
  * are this call's), no one-way message was refused. |call| is its name. */
 int client_enter(struct zerod *z, const char *call, enum asked_kind kind, uint32_t unit);
-/* Leaves the plan's next |count| reduces out, and tells the daemon. */
-int client_skip(struct zerod *z, uint64_t count);
 /* What ends the waiting for |asked|: void, dead, or refused; 0: none of it. */
 int client_interrupted(struct zerod *z);
 

@@ -32,6 +32,7 @@ void lending_free(struct lending *l) {
 static void pushes_clear(struct pushes *p) {
     p->first = 0;
     p->count = 0;
+    p->next = 0;
     p->taken = 0;
 }
 
@@ -49,11 +50,6 @@ static void pushes_grow(struct pushes *p) {
 
 static int pushes_add(struct pushes *p, uint64_t index, uint64_t unit, uint64_t offset,
                       const char *what, struct err *e) {
-    uint64_t expected = p->taken + p->count;
-    if (index != expected) {
-        return err_set(e, ST_INTERNAL, "the daemon sent %s %" PRIu64 " where %" PRIu64 " was next",
-                       what, index, expected);
-    }
     if (p->count == LENDING_AHEAD_MAX) {
         return err_set(e, ST_INTERNAL, "the daemon is %d %ss ahead, the limit", LENDING_AHEAD_MAX,
                        what);
@@ -63,6 +59,7 @@ static int pushes_add(struct pushes *p, uint64_t index, uint64_t unit, uint64_t 
     }
     p->ring[(p->first + p->count) % p->capacity] = (struct push){(uint32_t)unit, offset};
     p->count++;
+    p->next = index + 1;
     return 0;
 }
 
@@ -97,6 +94,11 @@ int lending_gathered(struct lending *l, bool eval, uint64_t position, uint64_t u
         return err_set(e, ST_INTERNAL, "the daemon gathered unit %" PRIu64 " of %zu", unit,
                        l->unit_count);
     }
+    if (position < l->gathers.next || (position > l->gathers.next && !l->may_leave_out)) {
+        return err_set(e, ST_INTERNAL,
+                       "the daemon sent gather %" PRIu64 " where %" PRIu64 " was next", position,
+                       l->gathers.next);
+    }
     int rc = check_range(offset, l->units[unit].param_bytes, l->param_bytes, "a gather", e);
     if (rc) {
         return rc;
@@ -106,6 +108,11 @@ int lending_gathered(struct lending *l, bool eval, uint64_t position, uint64_t u
 
 int lending_granted(struct lending *l, uint64_t sequence, uint64_t offset, struct err *e) {
     /* The unit is known only when the trainer asks: lending_open checks the rest. */
+    if (sequence != l->grants.next) {
+        return err_set(e, ST_INTERNAL,
+                       "the daemon sent gradient slot %" PRIu64 " where %" PRIu64 " was next",
+                       sequence, l->grants.next);
+    }
     int rc = check_range(offset, 0, l->grad_bytes, "a gradient slot", e);
     return rc ? rc : pushes_add(&l->grants, sequence, 0, offset, "gradient slot", e);
 }
@@ -126,7 +133,6 @@ void lending_revoke(struct lending *l) {
         l->units[i].micro_batch = 0;
     }
     l->position = 0;
-    l->told = 0;
     l->eval = false;
     pushes_clear(&l->gathers);
     pushes_clear(&l->grants);
@@ -144,6 +150,10 @@ void lending_eval(struct lending *l, bool eval) {
 
 bool lending_take(struct lending *l, uint32_t unit) {
     struct pushes *p = &l->gathers;
+    while (p->count && p->ring[p->first].unit != unit &&
+           l->units[p->ring[p->first].unit].may_be_absent) {
+        pushes_drop_first(p);
+    }
     if (p->count == 0 || p->ring[p->first].unit != unit) {
         return false;
     }
@@ -190,34 +200,19 @@ static const struct lent_unit *planned(const struct lending *l, uint64_t positio
     return &l->units[l->reduce_units[position % l->reduces]];
 }
 
-uint64_t lending_skips(const struct lending *l, uint32_t unit) {
+/* Where |unit|'s next reduce is in the plan, counted over micro-batches: the next one, or behind
+ * some that may be left out. The next one too where the plan has no such way: the daemon judges. */
+static uint64_t next_reduce(const struct lending *l, uint32_t unit) {
     for (uint64_t at = l->position; at < all_reduces(l); at++) {
         const struct lent_unit *next = planned(l, at);
         if (next == &l->units[unit]) {
-            return at - l->position;
+            return at;
         }
         if (!next->may_be_absent) {
             break;
         }
     }
-    return 0;
-}
-
-uint64_t lending_skips_at_end(const struct lending *l) {
-    for (uint64_t at = l->position; at < all_reduces(l); at++) {
-        if (!planned(l, at)->may_be_absent) {
-            return 0;
-        }
-    }
-    return all_reduces(l) - l->position;
-}
-
-uint32_t lending_skip(struct lending *l) {
-    uint32_t unit = l->reduce_units[l->told++ % l->reduces];
-    if (l->position < l->told) {
-        l->position = l->told;
-    }
-    return unit;
+    return l->position;
 }
 
 /* As often as |unit| may be reduced in the micro-batch that is under way? */
@@ -237,7 +232,7 @@ static int check_load(const struct lending *l, const struct lent_unit *u, struct
     if (l->open_count) {
         return err_set(e, ST_FAILED_PRECONDITION,
                        "unit '%s' is loaded after '%s', which is not handed back yet", u->name,
-                       l->units[l->open[l->open_first].unit].name);
+                       l->units[l->open[l->open_first]].name);
     }
     return 0;
 }
@@ -265,10 +260,8 @@ int lending_may_open(const struct lending *l, uint32_t unit, bool loading, struc
     if (u->open) {
         return err_set(e, ST_FAILED_PRECONDITION, "unit '%s' has a gradient slot already", u->name);
     }
-    uint64_t next = l->position + (loading ? 0 : lending_skips(l, unit));
-    int rc = loading ? check_load(l, u, e) : check_reduce(l, u, next, e);
-    /* A slot is used again once the reduce so many before it is done. */
-    if (rc || !l->open_count || next < l->open[l->open_first].position + l->grad_slots) {
+    int rc = loading ? check_load(l, u, e) : check_reduce(l, u, next_reduce(l, unit), e);
+    if (rc || l->open_count < l->grad_slots) {
         return rc;
     }
     char list[ERR_TEXT / 2];
@@ -279,24 +272,20 @@ int lending_may_open(const struct lending *l, uint32_t unit, bool loading, struc
                    u->name, list);
 }
 
-static void count_reduce(struct lending *l, struct lent_unit *u, bool loading) {
-    uint64_t micro_batch = loading || !l->reduces ? 0 : l->position / l->reduces;
+static void count_reduce(struct lending *l, uint32_t unit, bool loading) {
+    struct lent_unit *u = &l->units[unit];
+    uint64_t at = loading ? 0 : next_reduce(l, unit);
+    uint64_t micro_batch = loading || !l->reduces ? 0 : at / l->reduces;
     if (u->micro_batch != micro_batch) {
         u->micro_batch = micro_batch;
         u->reduced = 0;
     }
     u->reduced++;
-    l->position++;
+    l->position = at + 1;
 }
 
 int lending_open(struct lending *l, uint32_t unit, bool loading, struct err *e) {
     struct pushes *p = &l->grants;
-    if (!loading) {
-        l->position += lending_skips(l, unit);
-    }
-    while (p->count && p->taken < l->position) {
-        pushes_drop_first(p); /* of a reduce that was left out */
-    }
     if (p->count == 0) {
         return 0;
     }
@@ -309,15 +298,14 @@ int lending_open(struct lending *l, uint32_t unit, bool loading, struct err *e) 
     }
     u->grad_offset = offset;
     u->open = true;
-    l->open[(l->open_first + l->open_count) % l->unit_count] =
-        (struct open_slot){unit, l->position};
+    l->open[(l->open_first + l->open_count) % l->unit_count] = unit;
     l->open_count++;
     pushes_drop_first(p);
-    count_reduce(l, u, loading);
+    count_reduce(l, unit, loading);
     return 1;
 }
 
-int lending_close(struct lending *l, uint32_t unit, uint64_t *left_out, struct err *e) {
+int lending_close(struct lending *l, uint32_t unit, struct err *e) {
     struct lent_unit *u = &l->units[unit];
     if (!u->open) {
         return err_set(e, ST_FAILED_PRECONDITION,
@@ -325,7 +313,7 @@ int lending_close(struct lending *l, uint32_t unit, uint64_t *left_out, struct e
                        "comes first",
                        u->name);
     }
-    uint32_t first = l->open[l->open_first].unit;
+    uint32_t first = l->open[l->open_first];
     if (first != unit) {
         return err_set(e, ST_FAILED_PRECONDITION,
                        "the slot of unit '%s' was taken before that of "
@@ -333,7 +321,6 @@ int lending_close(struct lending *l, uint32_t unit, uint64_t *left_out, struct e
                        l->units[first].name, u->name);
     }
     u->open = false;
-    *left_out = l->open[l->open_first].position - l->told;
     l->open_first = (l->open_first + 1) % l->unit_count;
     l->open_count--;
     return 0;

@@ -2,8 +2,10 @@
  * slots, and what it pushed ahead of being asked. Plain bookkeeping: no I/O, no clock, no pointers
  * into mapped memory; offsets are checked here, before anyone turns them into addresses.
  *
- * The daemon pushes in plan order, so a push is known by its index: the n-th gather of the train
- * plan (counted over micro-batches) or of the eval pass, the n-th reduce (or load) of the try. */
+ * The daemon pushes in plan order. A gather is known by its position in the running plan (counted
+ * over micro-batches), a grant by its number: the n-th is for this trainer's n-th reduce (or load)
+ * of the try. A trainer may leave out units that may be absent; what was gathered for them is
+ * dropped when it goes on. */
 #ifndef ZD_CLIENT_LENDING_H
 #define ZD_CLIENT_LENDING_H
 
@@ -28,7 +30,8 @@ struct push {
 struct pushes {
     struct push *ring; /* owned; grows to the most that ever waited */
     size_t capacity, first, count;
-    uint64_t taken; /* pushes taken in this try: the index of the first one in the ring */
+    uint64_t next;  /* least position or number of the next push in this try */
+    uint64_t taken; /* or dropped, in this try */
 };
 
 /* Bytes from the start of what is lent; UINT64_MAX: no place there. */
@@ -51,11 +54,6 @@ struct lent_unit {
     uint32_t reduced;      /* ... so many reduces (loads) were asked for in */
 };
 
-struct open_slot {
-    uint32_t unit;
-    uint64_t position; /* in the try's reduces */
-};
-
 struct lending {
     size_t unit_count;
     struct lent_unit *units;          /* owned */
@@ -65,12 +63,12 @@ struct lending {
     uint64_t reduces;       /* in the train plan, of one micro-batch */
     uint32_t *reduce_units; /* their units, in order; owned */
     bool has_eval;          /* a plan "eval" is registered */
+    bool may_leave_out;     /* some unit may be absent */
 
     bool eval;                     /* an eval pass runs */
     struct pushes gathers, grants; /* gathers: of the plan that runs */
-    uint64_t position; /* reduces (loads) of the try that had their slot, or are left out ... */
-    uint64_t told;     /* ... and that the daemon heard of */
-    struct open_slot *open; /* ring of open slots, in the order of their grants; owned */
+    uint64_t position;             /* reduces of the plan that had their slot or were left out */
+    uint32_t *open; /* ring of units with open slots, in the order of their grants; owned */
     size_t open_first, open_count;
 };
 
@@ -90,19 +88,12 @@ int lending_gathered(struct lending *l, bool eval, uint64_t position, uint64_t u
                      uint64_t offset, struct err *e);
 int lending_granted(struct lending *l, uint64_t sequence, uint64_t offset, struct err *e);
 
-/* True and a lease when the next gather of the running plan is here and is of |unit|. */
+/* True and a lease when the running plan's next gather, or the next behind those that may be left
+ * out, is here and is of |unit|. */
 bool lending_take(struct lending *l, uint32_t unit);
 
 /* Gives one lease back. 1: it was the last one; 0; -ST_INVALID_ARGUMENT: not held. */
 int lending_release(struct lending *l, uint32_t unit, struct err *e);
-
-/* How many reduces of the plan |unit| leaves out by coming now: those of units that may be absent,
- * up to its own next one. 0 too when the plan has no such way to it: the daemon judges. */
-uint64_t lending_skips(const struct lending *l, uint32_t unit);
-/* How many are left to leave out at the try's end; 0 when one of them may not be. */
-uint64_t lending_skips_at_end(const struct lending *l);
-/* Tells of the next one that is left out; returns its unit. */
-uint32_t lending_skip(struct lending *l);
 
 /* Whether |unit| may ask for a gradient slot. 0; -ST_FAILED_PRECONDITION: nothing of it is trained
  * (loaded), one is open, or all reduces of the try are done; -ST_ALREADY_EXISTS: reduced as often
@@ -111,9 +102,9 @@ uint32_t lending_skip(struct lending *l);
 int lending_may_open(const struct lending *l, uint32_t unit, bool loading, struct err *e);
 /* 1: the slot is lent; 0: no grant is here yet; -ST_INTERNAL: it does not hold the unit. */
 int lending_open(struct lending *l, uint32_t unit, bool loading, struct err *e);
-/* Gives the unit's slot back; so many reduces before it were |left_out|, and the daemon is to hear
- * of them first. 0 or -ST_FAILED_PRECONDITION: not open, or another one comes first. */
-int lending_close(struct lending *l, uint32_t unit, uint64_t *left_out, struct err *e);
+/* Gives the unit's slot back. 0 or -ST_FAILED_PRECONDITION: not open, or another one comes first.
+ */
+int lending_close(struct lending *l, uint32_t unit, struct err *e);
 
 /* "units 'a', 'b' (2 leases), ..." of what this trainer holds, or "nothing"; cut to |cap|. */
 void lending_list(const struct lending *l, char *text, size_t cap);

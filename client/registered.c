@@ -185,6 +185,7 @@ void registered_keep(struct zerod *z, const struct zerod_model *m) {
     l->grad_slots = r->grad_slots ? r->grad_slots : 1;
     for (size_t i = 0; i < m->unit_count; i++) {
         keep_unit(&l->units[i], &m->units[i], r->places[i]);
+        l->may_leave_out |= l->units[i].may_be_absent;
     }
 }
 

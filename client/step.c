@@ -164,9 +164,6 @@ int zerod_step(struct zerod *z, const struct zerod_step *step, struct zerod_outc
                          out ? " in an eval pass: zerod_end_eval comes first" : ": |out| is NULL");
     }
     rc = rc ? rc : check_step(z, s);
-    if (!rc && !z->loading && !z->lending.open_count) {
-        rc = client_skip(z, lending_skips_at_end(&z->lending));
-    }
     rc = rc ? rc : ask_step(z, s);
     if (rc) {
         return rc;

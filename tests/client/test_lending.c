@@ -11,7 +11,6 @@ enum { UNITS = 3, ELEMENTS = 64 };
 
 static struct lending l;
 static struct err e;
-static uint64_t left_out;
 
 static void setup(void) {
     lending_init(&l, UNITS);
@@ -48,14 +47,18 @@ START_TEST(pushes_come_in_order) {
         ck_assert(lending_take(&l, unit));
         l.units[unit].leases = 0;
     }
-    ck_assert_uint_eq(l.gathers.taken, 50);
     ck_assert_uint_eq(l.gathers.count, 250);
     for (unsigned i = 50; i < 300; i++) {
         ck_assert(lending_take(&l, i / 3 % UNITS));
         ck_assert_uint_eq(l.units[i / 3 % UNITS].param_offset, i % 3 * 64);
     }
+    ck_assert_int_eq(lending_gathered(&l, false, 299, 0, 0, &e), -ST_INTERNAL);
+    ck_assert_str_eq(e.text, "the daemon sent gather 299 where 300 was next");
     ck_assert_int_eq(lending_gathered(&l, false, 301, 0, 0, &e), -ST_INTERNAL);
-    ck_assert_str_eq(e.text, "the daemon sent gather 301 where 300 was next");
+    l.may_leave_out = true;
+    ck_assert_int_eq(lending_gathered(&l, false, 305, 0, 0, &e), 0);
+    ck_assert_int_eq(lending_granted(&l, 1, 0, &e), -ST_INTERNAL);
+    ck_assert_str_eq(e.text, "the daemon sent gradient slot 1 where 0 was next");
 }
 END_TEST
 
@@ -93,10 +96,10 @@ START_TEST(slots_go_back_in_order) {
     ck_assert_int_eq(lending_open(&l, 1, false, &e), 1);
     ck_assert_int_eq(lending_may_open(&l, 0, false, &e), -ST_RESOURCE_EXHAUSTED);
     ck_assert_ptr_nonnull(strstr(e.text, "'u1' (a gradient slot), 'u2' (a gradient slot)"));
-    ck_assert_int_eq(lending_close(&l, 1, &left_out, &e), -ST_FAILED_PRECONDITION);
-    ck_assert_int_eq(lending_close(&l, 0, &left_out, &e), -ST_FAILED_PRECONDITION);
-    ck_assert_int_eq(lending_close(&l, 2, &left_out, &e), 0);
-    ck_assert_int_eq(lending_close(&l, 1, &left_out, &e), 0);
+    ck_assert_int_eq(lending_close(&l, 1, &e), -ST_FAILED_PRECONDITION);
+    ck_assert_int_eq(lending_close(&l, 0, &e), -ST_FAILED_PRECONDITION);
+    ck_assert_int_eq(lending_close(&l, 2, &e), 0);
+    ck_assert_int_eq(lending_close(&l, 1, &e), 0);
 }
 END_TEST
 
@@ -108,11 +111,39 @@ START_TEST(a_unit_is_reduced_once_in_a_micro_batch) {
         }
         ck_assert_int_eq(lending_may_open(&l, s % UNITS, false, &e), 0);
         ck_assert_int_eq(lending_open(&l, s % UNITS, false, &e), 1);
-        ck_assert_int_eq(lending_close(&l, s % UNITS, &left_out, &e), 0);
+        ck_assert_int_eq(lending_close(&l, s % UNITS, &e), 0);
     }
     ck_assert_int_eq(lending_may_open(&l, 0, false, &e), -ST_FAILED_PRECONDITION);
     lending_revoke(&l);
     ck_assert_int_eq(lending_may_open(&l, 0, false, &e), 0);
+}
+END_TEST
+
+/* Unit 1 may be absent: leaving it out is no error and takes no slot. */
+START_TEST(absent_units_are_left_out) {
+    l.units[1].may_be_absent = l.may_leave_out = true;
+    ck_assert_int_eq(lending_gathered(&l, false, 0, 0, 0, &e), 0);
+    ck_assert_int_eq(lending_gathered(&l, false, 1, 1, 64, &e), 0);
+    ck_assert_int_eq(lending_gathered(&l, false, 2, 2, 128, &e), 0);
+    ck_assert(!lending_take(&l, 2)); /* unit 0 may not */
+    ck_assert(lending_take(&l, 0));
+    ck_assert(lending_take(&l, 2));
+    ck_assert_int_eq(lending_gathered(&l, false, 4, 1, 64, &e), 0);
+    ck_assert(lending_take(&l, 1));
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(lending_granted(&l, i, 64 * i, &e), 0);
+    }
+    ck_assert_int_eq(lending_open(&l, 0, false, &e), 1);
+    ck_assert_int_eq(lending_close(&l, 0, &e), 0);
+    ck_assert_int_eq(lending_may_open(&l, 2, false, &e), 0);
+    ck_assert_int_eq(lending_open(&l, 2, false, &e), 1);
+    ck_assert_uint_eq(l.units[2].grad_offset, 64); /* the next slot, not the plan's */
+    ck_assert_int_eq(lending_close(&l, 2, &e), 0);
+    ck_assert_int_eq(lending_open(&l, 0, false, &e), 1); /* the second micro-batch */
+    ck_assert_int_eq(lending_close(&l, 0, &e), 0);
+    ck_assert_int_eq(lending_open(&l, 1, false, &e), 1);
+    ck_assert_int_eq(lending_close(&l, 1, &e), 0);
+    ck_assert_int_eq(lending_may_open(&l, 1, false, &e), -ST_ALREADY_EXISTS);
 }
 END_TEST
 
@@ -158,6 +189,7 @@ int main(void) {
     tcase_add_test(c, leases_count);
     tcase_add_test(c, slots_go_back_in_order);
     tcase_add_test(c, a_unit_is_reduced_once_in_a_micro_batch);
+    tcase_add_test(c, absent_units_are_left_out);
     tcase_add_test(c, what_is_held_is_listed);
     tcase_add_test(c, an_eval_pass_starts_both_plans_anew);
     suite_add_tcase(s, c);
