@@ -2,23 +2,40 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "comm/wait.h"
 
 uint64_t control_fingerprint(const struct layout *l) {
     const struct model *m = l->model;
-    uint64_t h = mix64(l->world);
-    h = mix64(h ^ (uint64_t)m->strategy);
-    h = mix64(h ^ (uint64_t)m->param_dtype);
-    h = mix64(h ^ m->micro_batches);
-    h = mix64(h ^ m->unit_count);
+    const uint64_t scalars[] = {l->world,
+                                l->inner,
+                                (uint64_t)m->strategy,
+                                (uint64_t)m->wire_dtype,
+                                (uint64_t)m->kept_dtype,
+                                (uint64_t)m->optimizer.kind,
+                                optimizer_states(&m->optimizer),
+                                m->micro_batches,
+                                m->unit_count,
+                                l->range_count};
+    uint64_t h = 0;
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
+        h = mix64(h ^ scalars[i]);
+    }
     for (size_t u = 0; u < m->unit_count; u++) {
-        h = mix64(h ^ l->units[u].padded);
         h = mix64(h ^ m->units[u].tensors);
+        h = mix64(h ^ m->units[u].contributions);
+    }
+    for (size_t i = 0; i < l->range_count; i++) {
+        const struct range *r = &l->ranges[i];
+        h = mix64(h ^ r->unit);
+        h = mix64(h ^ ((uint64_t)r->dtype << 1 | r->frozen));
+        h = mix64(h ^ r->padded);
     }
     for (size_t t = 0; t < m->tensor_count; t++) {
         h = mix64(h ^ m->tensors[t].elements);
+        h = mix64(h ^ l->tensors[t].range);
     }
     return h;
 }
@@ -57,7 +74,7 @@ uint64_t control_bytes(const struct layout *l, uint32_t grad_slots) {
 }
 
 void control_init(void *page, const struct layout *l, unsigned rank, uint32_t grad_slots,
-                  uint64_t source_offset) {
+                  const uint64_t offsets[COMM_MEMORIES]) {
     struct control_header *h = page;
     h->magic = CONTROL_MAGIC;
     h->version = CONTROL_VERSION;
@@ -66,7 +83,7 @@ void control_init(void *page, const struct layout *l, unsigned rank, uint32_t gr
     h->layout = control_fingerprint(l);
     h->grad_slots = grad_slots;
     h->units = (uint32_t)l->model->unit_count;
-    h->source_offset = source_offset;
+    memcpy(h->offsets, offsets, sizeof h->offsets);
     for (size_t u = 0; u < h->units; u++) {
         atomic_store(&control_unit(page, u)->version, COMM_NO_VERSION);
     }

@@ -3,14 +3,15 @@
  *
  *   header   what job, rank and layout this is; fixed once published
  *   changes  a counter and futex word, raised after each publication
- *   tags     one record a gradient slot: what it holds
- *   marks    one record a (peer, slot): what this rank has finished reading there
+ *   tags     one record a gradient slot: the last reduce with that number (mod slots)
+ *   marks    one record a (peer, slot): which of the peer's reduces this rank has finished reading
  *   units    per unit: the parameters' version; fences of complete and of reduced gradients
  *   reads    per peer: bytes and elements read from its memory, by kind of collective
  *
  * Records have one writer and are read whole or not at all: a counter is odd while they are
  * written. All fields are atomic, so that a reader that comes in between reads garbage but breaks
- * nothing. Nothing in a peer's page is ever used as an index, an address or a length.
+ * nothing. Nothing in a peer's page is used as an address or a length; offsets and slot numbers are
+ * checked against what is mapped.
  */
 #ifndef ZD_COMM_CONTROL_H
 #define ZD_COMM_CONTROL_H
@@ -23,11 +24,9 @@
 
 enum {
     CONTROL_MAGIC = 0x5A44434F, /* "OCDZ" in memory: a control page */
-    CONTROL_VERSION = 1,
+    CONTROL_VERSION = 2,
     CONTROL_WORDS = 7,
 };
-
-enum control_kind { READ_ALL_GATHER, READ_REDUCE_SCATTER, READ_ALL_REDUCE, READ_KINDS };
 
 struct control_record {
     alignas(64) _Atomic uint32_t turn; /* odd: being written */
@@ -40,8 +39,8 @@ struct control_unit {
 };
 
 struct control_reads {
-    alignas(64) _Atomic uint64_t bytes[READ_KINDS];
-    _Atomic uint64_t elements[READ_KINDS];
+    alignas(64) _Atomic uint64_t bytes[COMM_KINDS];
+    _Atomic uint64_t elements[COMM_KINDS];
 };
 
 struct control_header {
@@ -49,8 +48,7 @@ struct control_header {
     uint32_t rank, world;
     uint64_t layout; /* fingerprint of model, strategy and world size */
     uint32_t grad_slots, units;
-    uint64_t source_offset; /* bytes: where the parameters (ddp: kept gradients) start in the other
-                               descriptor that goes with this page */
+    uint64_t offsets[COMM_MEMORIES]; /* bytes: where each starts in the descriptor that it is in */
     alignas(64) _Atomic uint32_t changes;
 };
 
@@ -67,7 +65,7 @@ struct control_reads *control_reads(void *page, unsigned rank);
 
 /* Fills in a fresh page of zeros. */
 void control_init(void *page, const struct layout *l, unsigned rank, uint32_t grad_slots,
-                  uint64_t source_offset);
+                  const uint64_t offsets[COMM_MEMORIES]);
 /* Is this |rank|'s page of the same job and layout as |own|? DATA_LOSS: no control page.
  * INVALID_ARGUMENT: another rank's, job's or version's. At least control_bytes are mapped. */
 int control_check(const void *page, const void *own, unsigned rank, struct err *e);

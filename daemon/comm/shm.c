@@ -1,9 +1,5 @@
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "comm/shm_inner.h"
@@ -20,11 +16,29 @@ static void put_version(struct comm *c, size_t unit, uint64_t version) {
     control_publish(s->o.page);
 }
 
-static void put_tag(struct comm *c, uint32_t slot, const struct comm_tag *t) {
+/* Sequence and unit in one word: a record is one cache line. */
+static uint64_t what_of(const struct comm_tag *t) {
+    return (uint64_t)t->sequence << 32 | t->unit;
+}
+
+static void put_tag(struct comm *c, const struct comm_tag *t) {
     struct shm *s = shm_of(c);
     const uint64_t words[] = {t->fence.generation, t->fence.step, t->fence.attempt, t->attachment,
-                              t->sequence,         t->unit,       t->elements};
-    control_write(control_tag(s->o.page, slot), words, sizeof words / sizeof *words);
+                              t->elements,         what_of(t),    t->slot};
+    control_write(control_tag(s->o.page, t->sequence % s->o.grad_slots), words,
+                  sizeof words / sizeof *words);
+    control_publish(s->o.page);
+}
+
+static void put_mark(struct comm *c, const struct comm_tag *t) {
+    struct shm *s = shm_of(c);
+    const struct group *g = &s->groups[COMM_INNER];
+    const uint64_t words[] = {t->fence.generation, t->fence.step, t->fence.attempt, t->sequence};
+    for (unsigned i = 0; i < g->count; i++) {
+        uint32_t slot = t->sequence % s->o.grad_slots;
+        control_write(control_mark(s->o.page, group_at(g, i), slot), words,
+                      sizeof words / sizeof *words);
+    }
     control_publish(s->o.page);
 }
 
@@ -36,6 +50,12 @@ static void write_fence(struct control_record *r, const struct fence *f) {
 static void put_kept(struct comm *c, size_t unit, const struct fence *f) {
     struct shm *s = shm_of(c);
     write_fence(&control_unit(s->o.page, unit)->kept, f);
+    control_publish(s->o.page);
+}
+
+static void put_reduced(struct comm *c, size_t unit, const struct fence *f) {
+    struct shm *s = shm_of(c);
+    write_fence(&control_unit(s->o.page, unit)->reduced, f);
     control_publish(s->o.page);
 }
 
@@ -51,11 +71,18 @@ static bool has_fence(struct control_record *r, const struct fence *f) {
     return control_read(r, w) && w[0] == f->generation && w[1] == f->step && w[2] == f->attempt;
 }
 
-static bool has_tag(const struct shm_peer *p, uint32_t slot, const struct comm_tag *t) {
+/* Notes the slot that the tag names, for the sum that follows. */
+static bool has_tag(const struct shm *s, struct shm_peer *p, const struct comm_tag *t) {
     uint64_t w[CONTROL_WORDS];
-    return p->grads.base && control_read(control_tag(shm_page(p), slot), w) &&
-           w[0] == t->fence.generation && w[1] == t->fence.step && w[2] == t->fence.attempt &&
-           w[3] == p->attachment && w[4] == t->sequence && w[5] == t->unit && w[6] == t->elements;
+    bool same = p->grads.base &&
+                control_read(control_tag(shm_page(p), t->sequence % s->o.grad_slots), w) &&
+                w[0] == t->fence.generation && w[1] == t->fence.step && w[2] == t->fence.attempt &&
+                w[3] == p->attachment && w[4] == t->elements && w[5] == what_of(t) &&
+                (w[6] < s->o.grad_slots || w[6] == COMM_ABSENT);
+    if (same) {
+        p->slot = (uint32_t)w[6];
+    }
+    return same;
 }
 
 /* A mark is at or after (f, sequence): the fence belongs to it, or a late mark of a void try would
@@ -71,22 +98,33 @@ static bool has_passed(const struct shm_peer *p, unsigned owner, uint32_t slot,
     return order > 0 || (order == 0 && w[3] >= sequence);
 }
 
-static bool can_gather(struct comm *c, size_t unit, uint64_t version) {
-    const struct shm *s = shm_of(c);
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        const struct shm_peer *p = &s->peers[r];
-        if (r != s->o.rank && !(p->page.base && has_version(p, unit, version))) {
+/* The |i|th member of a group; NULL: this rank itself, or, with |*mapped| false, one that is not
+ * mapped. */
+static struct shm_peer *peer_at(struct shm *s, enum comm_group group, unsigned i, bool *mapped) {
+    unsigned rank = group_at(&s->groups[group], i);
+    struct shm_peer *p = &s->peers[rank];
+    *mapped = rank == s->o.rank || p->page.base;
+    return rank != s->o.rank && p->page.base ? p : NULL;
+}
+
+static bool can_gather(struct comm *c, enum comm_group group, size_t unit, uint64_t version) {
+    struct shm *s = shm_of(c);
+    for (unsigned i = 0; i < s->groups[group].count; i++) {
+        bool mapped;
+        const struct shm_peer *p = peer_at(s, group, i, &mapped);
+        if (!mapped || (p && !has_version(p, unit, version))) {
             return false;
         }
     }
     return true;
 }
 
-static bool can_reduce(struct comm *c, uint32_t slot, const struct comm_tag *tag) {
-    const struct shm *s = shm_of(c);
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        const struct shm_peer *p = &s->peers[r];
-        if (r != s->o.rank && !(p->page.base && has_tag(p, slot, tag))) {
+static bool can_reduce(struct comm *c, const struct comm_tag *tag) {
+    struct shm *s = shm_of(c);
+    for (unsigned i = 0; i < s->groups[COMM_INNER].count; i++) {
+        bool mapped;
+        struct shm_peer *p = peer_at(s, COMM_INNER, i, &mapped);
+        if (!mapped || (p && !has_tag(s, p, tag))) {
             return false;
         }
     }
@@ -94,11 +132,11 @@ static bool can_reduce(struct comm *c, uint32_t slot, const struct comm_tag *tag
 }
 
 static bool can_sum(struct comm *c, size_t unit, const struct fence *f) {
-    const struct shm *s = shm_of(c);
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        const struct shm_peer *p = &s->peers[r];
-        if (r != s->o.rank &&
-            !(p->page.base && has_fence(&control_unit(shm_page(p), unit)->kept, f))) {
+    struct shm *s = shm_of(c);
+    for (unsigned i = 0; i < s->groups[COMM_OUTER].count; i++) {
+        bool mapped;
+        const struct shm_peer *p = peer_at(s, COMM_OUTER, i, &mapped);
+        if (!mapped || (p && !has_fence(&control_unit(shm_page(p), unit)->kept, f))) {
             return false;
         }
     }
@@ -106,22 +144,24 @@ static bool can_sum(struct comm *c, size_t unit, const struct fence *f) {
 }
 
 static bool can_share(struct comm *c, size_t unit, const struct fence *f) {
-    const struct shm *s = shm_of(c);
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        const struct shm_peer *p = &s->peers[r];
-        if (r != s->o.rank &&
-            !(p->page.base && has_fence(&control_unit(shm_page(p), unit)->reduced, f))) {
+    struct shm *s = shm_of(c);
+    for (unsigned i = 0; i < s->groups[COMM_OUTER].count; i++) {
+        bool mapped;
+        const struct shm_peer *p = peer_at(s, COMM_OUTER, i, &mapped);
+        if (!mapped || (p && !has_fence(&control_unit(shm_page(p), unit)->reduced, f))) {
             return false;
         }
     }
     return true;
 }
 
-static bool slot_is_read(struct comm *c, uint32_t slot, const struct fence *f, uint32_t sequence) {
-    const struct shm *s = shm_of(c);
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        const struct shm_peer *p = &s->peers[r];
-        if (r != s->o.rank && !(p->page.base && has_passed(p, s->o.rank, slot, f, sequence))) {
+static bool is_read(struct comm *c, const struct fence *f, uint32_t sequence) {
+    struct shm *s = shm_of(c);
+    uint32_t slot = sequence % s->o.grad_slots;
+    for (unsigned i = 0; i < s->groups[COMM_INNER].count; i++) {
+        bool mapped;
+        const struct shm_peer *p = peer_at(s, COMM_INNER, i, &mapped);
+        if (!mapped || (p && !has_passed(p, s->o.rank, slot, f, sequence))) {
             return false;
         }
     }
@@ -159,136 +199,57 @@ static void resume(struct comm *c) {
 
 /* ---- counting ---- */
 
-static void sent(struct comm *c, struct traffic *t) {
+static void add_reads(struct traffic *t, struct control_reads *r) {
+    uint64_t bytes[COMM_KINDS], elements[COMM_KINDS];
+    for (int k = 0; k < COMM_KINDS; k++) {
+        bytes[k] = atomic_load_explicit(&r->bytes[k], memory_order_relaxed);
+        elements[k] = atomic_load_explicit(&r->elements[k], memory_order_relaxed);
+    }
+    t->all_gather_bytes += bytes[COMM_ALL_GATHER];
+    t->all_gather_elements += elements[COMM_ALL_GATHER];
+    t->reduce_scatter_bytes += bytes[COMM_REDUCE_SCATTER];
+    t->reduce_scatter_elements += elements[COMM_REDUCE_SCATTER];
+    t->all_reduce_bytes += bytes[COMM_ALL_REDUCE];
+    t->all_reduce_elements += elements[COMM_ALL_REDUCE];
+}
+
+static void sent(struct comm *c, struct traffic by[COMM_GROUPS]) {
     const struct shm *s = shm_of(c);
-    uint64_t bytes[READ_KINDS] = {0}, elements[READ_KINDS] = {0};
+    for (int g = 0; g < COMM_GROUPS; g++) {
+        by[g] = (struct traffic){0};
+    }
     for (unsigned r = 0; r < s->o.layout->world; r++) {
-        if (!s->peers[r].page.base) {
-            continue;
-        }
-        struct control_reads *reads = control_reads(shm_page(&s->peers[r]), s->o.rank);
-        for (int k = 0; k < READ_KINDS; k++) {
-            bytes[k] += atomic_load_explicit(&reads->bytes[k], memory_order_relaxed);
-            elements[k] += atomic_load_explicit(&reads->elements[k], memory_order_relaxed);
+        if (s->peers[r].page.base) {
+            add_reads(&by[shm_group_of(s, r)], control_reads(shm_page(&s->peers[r]), s->o.rank));
         }
     }
-    *t = (struct traffic){
-        .all_gather_bytes = bytes[READ_ALL_GATHER],
-        .all_gather_elements = elements[READ_ALL_GATHER],
-        .reduce_scatter_bytes = bytes[READ_REDUCE_SCATTER],
-        .reduce_scatter_elements = elements[READ_REDUCE_SCATTER],
-        .all_reduce_bytes = bytes[READ_ALL_REDUCE],
-        .all_reduce_elements = elements[READ_ALL_REDUCE],
-    };
 }
 
-/* ---- peers ---- */
-
-/* Bytes that peers read from a rank's parameter memory, counted from its start. */
-static uint64_t source_bytes(const struct layout *l) {
-    if (!l->grads_sharded) {
-        return l->padded * sizeof(float); /* kept gradients */
-    }
-    return (l->params_sharded ? l->part : l->padded) * dtype_bytes(l->model->param_dtype);
-}
-
-static int check_source(const struct shm *s, unsigned rank, const struct mapping *page,
-                        const struct mapping *source, uint64_t *offset, struct err *e) {
-    const struct control_header *h = (const void *)page->base;
-    uint64_t at = h->source_offset, need = source_bytes(s->o.layout);
-    if (at % ARENA_ALIGN || at > source->bytes || need > source->bytes - at) {
-        return err_set(e, ST_INVALID_ARGUMENT,
-                       "rank %u's parameters: %" PRIu64 " bytes at offset %" PRIu64
-                       " do not lie in its memory of %" PRIu64,
-                       rank, need, at, source->bytes);
-    }
-    *offset = at;
-    return 0;
-}
-
-int shm_peer_state(struct comm *c, unsigned rank, int page_fd, int source_fd, struct err *e) {
-    struct shm *s = shm_of(c);
-    struct device *d = s->o.device;
-    struct mapping page = {0}, source = {0};
-    uint64_t offset = 0;
-    char what[64];
-    assert(rank < s->o.layout->world && rank != s->o.rank);
-    (void)snprintf(what, sizeof what, "rank %u's control page", rank);
-    int rc =
-        d->ops->import(d, page_fd, control_bytes(s->o.layout, s->o.grad_slots), what, &page, e);
-    if (rc) {
-        close(source_fd);
-        return rc;
-    }
-    (void)snprintf(what, sizeof what, "rank %u's parameters", rank);
-    rc = d->ops->import(d, source_fd, source_bytes(s->o.layout), what, &source, e);
-    if (!rc) {
-        rc = control_check(page.base, s->o.page, rank, e);
-    }
-    if (!rc) {
-        rc = check_source(s, rank, &page, &source, &offset, e);
-    }
-    if (rc) {
-        d->ops->drop(d, &page);
-        d->ops->drop(d, &source);
-        return rc;
-    }
-    struct shm_peer *p = &s->peers[rank];
-    d->ops->drop(d, &p->page);
-    d->ops->drop(d, &p->source);
-    p->page = page;
-    p->source = source;
-    p->source_offset = offset;
-    return 0;
-}
-
-int shm_peer_grads(struct comm *c, unsigned rank, uint64_t attachment, int fd, struct err *e) {
-    struct shm *s = shm_of(c);
-    struct device *d = s->o.device;
-    struct mapping grads;
-    char what[64];
-    assert(rank < s->o.layout->world && rank != s->o.rank);
-    (void)snprintf(what, sizeof what, "rank %u's gradient slots", rank);
-    uint64_t need = s->o.grad_slots * s->o.layout->largest * sizeof(float);
-    int rc = d->ops->import(d, fd, need, what, &grads, e);
-    if (rc) {
-        return rc;
-    }
-    struct shm_peer *p = &s->peers[rank];
-    d->ops->drop(d, &p->grads);
-    p->grads = grads;
-    p->attachment = attachment;
-    return 0;
-}
+/* ---- life ---- */
 
 void shm_own_grads(struct comm *c, const uint8_t *base) {
     shm_of(c)->grads = base;
 }
 
 static void del(struct comm *c) {
-    struct shm *s = shm_of(c);
-    struct device *d = s->o.device;
-    for (unsigned r = 0; r < s->o.layout->world; r++) {
-        d->ops->drop(d, &s->peers[r].page);
-        d->ops->drop(d, &s->peers[r].source);
-        d->ops->drop(d, &s->peers[r].grads);
-    }
-    free(s);
+    shm_drop_peers(shm_of(c));
+    free(c);
 }
 
 static const struct comm_ops shm_ops = {
     .put_version = put_version,
     .put_tag = put_tag,
+    .put_mark = put_mark,
     .put_kept = put_kept,
+    .put_reduced = put_reduced,
     .can_gather = can_gather,
     .can_reduce = can_reduce,
     .can_sum = can_sum,
     .can_share = can_share,
-    .slot_is_read = slot_is_read,
+    .is_read = is_read,
     .all_gather = shm_all_gather,
     .reduce_scatter = shm_reduce_scatter,
-    .sum_part = shm_sum_part,
-    .share_parts = shm_share_parts,
+    .sum = shm_sum,
     .abort = abort_running,
     .resume = resume,
     .look = look,
@@ -302,6 +263,12 @@ struct comm *shm_new(const struct shm_options *o) {
     struct shm *s = mem_zeroed(1, sizeof *s);
     s->comm.ops = &shm_ops;
     s->o = *o;
-    control_init(o->page, o->layout, o->rank, o->grad_slots, o->source_offset);
+    s->groups[COMM_INNER] = layout_inner(o->layout, o->rank);
+    s->groups[COMM_OUTER] = layout_outer(o->layout, o->rank);
+    uint64_t offsets[COMM_MEMORIES];
+    for (int m = 0; m < COMM_MEMORIES; m++) {
+        offsets[m] = o->memory[m].offset;
+    }
+    control_init(o->page, o->layout, o->rank, o->grad_slots, offsets);
     return &s->comm;
 }

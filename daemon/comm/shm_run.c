@@ -8,12 +8,13 @@
 
 enum {
     CHUNK = 65536,  /* elements between looks at the abort flag */
+    TILE = 4096,    /* elements summed at a time where the result is rounded */
     GRAIN = 4096,   /* elements: threads' shares start at multiples of it */
     WIDE = 1 << 16, /* elements of a range below which waking helpers costs more than it saves */
-    NEAR = 1 << 18, /* bytes of a unit that a cache holds until its reader comes */
+    NEAR = 1 << 18, /* bytes of a range that a cache holds until its reader comes */
 };
 
-static void count(struct shm *s, unsigned peer, enum control_kind kind, uint64_t elements,
+static void count(struct shm *s, unsigned peer, enum comm_kind kind, uint64_t elements,
                   uint64_t bytes) {
     struct control_reads *r = control_reads(s->o.page, peer);
     atomic_fetch_add_explicit(&r->elements[kind], elements, memory_order_relaxed);
@@ -30,182 +31,174 @@ static void launch(struct shm *s, uint64_t elements,
     d->ops->launch(d, elements < WIDE ? 1 : d->threads, part, ctx);
 }
 
+static const uint8_t *memory_of(const struct shm *s, unsigned rank, enum comm_memory m) {
+    const struct shm_peer *p = &s->peers[rank];
+    if (rank == s->o.rank) {
+        return s->o.memory[m].base;
+    }
+    return (m == COMM_REPLICA ? p->params.base : p->state.base) + p->offsets[m];
+}
+
 /* ---- copying parts ---- */
 
 struct copies {
     struct shm *s;
-    enum control_kind kind;
-    uint64_t part;                         /* elements of each part */
-    uint64_t element;                      /* bytes of one */
+    const struct comm_copy *w;
+    const struct group *group;
     bool far;                              /* too large for a cache: do not fill it */
-    uint8_t *to;                           /* the parts go there one behind the other */
-    const uint8_t *from[LAYOUT_MAX_RANKS]; /* NULL: that part is left out */
+    const uint8_t *from[LAYOUT_MAX_RANKS]; /* by member; NULL: that part lies there already */
     _Atomic bool failed;
 };
 
-static bool copy_range(struct copies *w, unsigned rank, uint64_t from, uint64_t to) {
-    uint8_t *out = w->to + rank * w->part * w->element;
+static bool copy_range(struct copies *c, unsigned member, uint64_t from, uint64_t to) {
+    const struct comm_copy *w = c->w;
+    unsigned rank = group_at(c->group, member);
+    uint8_t *out = (uint8_t *)w->to + member * w->count * w->element;
     for (uint64_t at = from; at < to; at += CHUNK) {
         uint64_t n = to - at < CHUNK ? to - at : CHUNK, bytes = n * w->element;
-        if (is_aborted(w->s)) {
+        if (is_aborted(c->s)) {
             return false;
         }
-        const uint8_t *in = w->from[rank] + at * w->element;
-        if (w->far) {
-            w->s->o.kernels->copy(bytes, in, out + at * w->element);
+        const uint8_t *in = c->from[member] + at * w->element;
+        if (c->far) {
+            c->s->o.kernels->copy(bytes, in, out + at * w->element);
         } else {
             __builtin_memcpy(out + at * w->element, in, bytes);
         }
-        if (rank != w->s->o.rank) {
-            count(w->s, rank, w->kind, n, bytes);
+        if (rank != c->s->o.rank) {
+            count(c->s, rank, w->kind, n, bytes);
         }
     }
     return true;
 }
 
 static void copy_share(void *ctx, unsigned thread, unsigned threads) {
-    struct copies *w = ctx;
-    unsigned world = w->s->o.layout->world;
+    struct copies *c = ctx;
+    unsigned members = c->group->count, own = group_index(c->group, c->s->o.rank);
     uint64_t from, to;
-    pool_share(w->part, GRAIN, thread, threads, &from, &to);
-    for (unsigned i = 1; i <= world; i++) {
-        unsigned rank = (w->s->o.rank + i) % world; /* not all ranks at the same memory first */
-        if (w->from[rank] && !copy_range(w, rank, from, to)) {
-            atomic_store(&w->failed, true);
+    pool_share(c->w->count, GRAIN, thread, threads, &from, &to);
+    for (unsigned i = 1; i <= members; i++) {
+        unsigned member = (own + i) % members; /* not all ranks at the same memory first */
+        if (c->from[member] && !copy_range(c, member, from, to)) {
+            atomic_store(&c->failed, true);
             return;
         }
     }
 }
 
-static bool copy_parts(struct copies *w) {
-    uint64_t whole = w->part * w->s->o.layout->world;
-    w->far = whole * w->element > NEAR;
-    launch(w->s, whole, copy_share, w);
-    return !atomic_load(&w->failed);
-}
-
-/* Where |rank|'s part of the unit is, relative to the start of its source. */
-static uint64_t part_offset(const struct layout *l, size_t unit, unsigned rank, uint64_t element) {
-    const struct unit_place *u = &l->units[unit];
-    return (l->params_sharded ? u->part_start : u->flat_start + rank * u->part) * element;
-}
-
-static const uint8_t *source_of(const struct shm *s, unsigned rank) {
-    const struct shm_peer *p = &s->peers[rank];
-    return rank == s->o.rank ? s->o.source : p->source.base + p->source_offset;
-}
-
-bool shm_all_gather(struct comm *c, size_t unit, void *to) {
-    struct shm *s = (struct shm *)c;
-    const struct layout *l = s->o.layout;
-    struct copies w = {.s = s,
-                       .kind = READ_ALL_GATHER,
-                       .part = l->units[unit].part,
-                       .element = dtype_bytes(l->model->param_dtype),
-                       .to = to};
-    for (unsigned r = 0; r < l->world; r++) {
-        const uint8_t *from = source_of(s, r) + part_offset(l, unit, r, w.element);
-        bool in_place = from == w.to + r * w.part * w.element;
-        w.from[r] = in_place ? NULL : from;
+bool shm_all_gather(struct comm *comm, const struct comm_copy *w) {
+    struct shm *s = (struct shm *)comm;
+    struct copies c = {.s = s, .w = w, .group = &s->groups[w->group]};
+    uint64_t whole = w->count * c.group->count;
+    for (unsigned i = 0; i < c.group->count; i++) {
+        const uint8_t *from =
+            memory_of(s, group_at(c.group, i), w->memory) + w->at + i * w->step;
+        bool in_place = from == (uint8_t *)w->to + i * w->count * w->element;
+        c.from[i] = in_place ? NULL : from;
     }
-    return copy_parts(&w);
-}
-
-bool shm_share_parts(struct comm *c, size_t unit) {
-    struct shm *s = (struct shm *)c;
-    const struct layout *l = s->o.layout;
-    struct copies w = {.s = s,
-                       .kind = READ_ALL_REDUCE,
-                       .part = l->units[unit].part,
-                       .element = sizeof(float),
-                       .to = s->o.source + l->units[unit].flat_start * sizeof(float)};
-    for (unsigned r = 0; r < l->world; r++) {
-        bool own = r == s->o.rank;
-        w.from[r] = own ? NULL : source_of(s, r) + part_offset(l, unit, r, w.element);
-    }
-    return copy_parts(&w);
+    c.far = whole * w->element > NEAR;
+    launch(s, whole, copy_share, &c);
+    return !atomic_load(&c.failed);
 }
 
 /* ---- summing ---- */
 
+/* What a rank counts as that has left a reduce out. */
+static float zeros[CHUNK]; /* never written; not const, to be no part of the file */
+
 struct sums {
     struct shm *s;
-    enum control_kind kind;
-    uint64_t n; /* elements */
-    bool add;
-    float *to;
-    const float *from[LAYOUT_MAX_RANKS];
+    const struct comm_sum *w;
+    const struct group *group;
+    enum comm_kind kind;
+    const uint8_t *from[LAYOUT_MAX_RANKS]; /* by member; NULL: zeros */
     _Atomic bool failed;
 };
 
-static void sum_chunk(struct sums *w, uint64_t at, uint64_t n) {
-    const float *from[LAYOUT_MAX_RANKS] = {0};
-    unsigned world = w->s->o.layout->world;
-    for (unsigned r = 0; r < world; r++) {
-        from[r] = w->from[r] + at;
+/* Elements [at, at + n), in fp32 to |to|. */
+static void sum_wide(const struct sums *u, uint64_t at, uint64_t n, float *to) {
+    const struct kernels *k = u->s->o.kernels;
+    const struct comm_sum *w = u->w;
+    const void *from[LAYOUT_MAX_RANKS] = {0};
+    uint64_t element = w->from == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t);
+    for (unsigned i = 0; i < u->group->count; i++) {
+        from[i] = u->from[i] ? u->from[i] + at * element : (const uint8_t *)zeros;
     }
-    w->s->o.kernels->sum(n, world, from, w->add, w->to + at);
-    for (unsigned r = 0; r < world; r++) {
-        if (r != w->s->o.rank) {
-            count(w->s, r, w->kind, n, n * sizeof(float));
+    if (w->from == DTYPE_FP32) {
+        k->sum(n, u->group->count, (const float *const *)from, w->add, to);
+    } else {
+        k->sum_bf16(n, u->group->count, (const uint16_t *const *)from, w->add, to);
+    }
+}
+
+static void sum_rounded(const struct sums *u, uint64_t at, uint64_t n) {
+    const struct kernels *k = u->s->o.kernels;
+    uint16_t *kept = u->w->to;
+    float wide[TILE];
+    for (uint64_t i = at; i < at + n; i += TILE) {
+        uint64_t length = at + n - i < TILE ? at + n - i : TILE;
+        if (u->w->add) {
+            k->from_bf16(length, kept + i, wide);
+        }
+        sum_wide(u, i, length, wide);
+        k->to_bf16(length, wide, kept + i);
+    }
+}
+
+static void sum_chunk(struct sums *u, uint64_t at, uint64_t n) {
+    uint64_t bytes = n * (u->w->from == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t));
+    if (u->w->kept == DTYPE_FP32) {
+        sum_wide(u, at, n, (float *)u->w->to + at);
+    } else {
+        sum_rounded(u, at, n);
+    }
+    for (unsigned i = 0; i < u->group->count; i++) {
+        unsigned rank = group_at(u->group, i);
+        if (rank != u->s->o.rank && u->from[i]) {
+            count(u->s, rank, u->kind, n, bytes);
         }
     }
 }
 
 static void sum_share(void *ctx, unsigned thread, unsigned threads) {
-    struct sums *w = ctx;
+    struct sums *u = ctx;
     uint64_t from, to;
-    pool_share(w->n, GRAIN, thread, threads, &from, &to);
+    pool_share(u->w->count, GRAIN, thread, threads, &from, &to);
     for (uint64_t at = from; at < to; at += CHUNK) {
-        if (is_aborted(w->s)) {
-            atomic_store(&w->failed, true);
+        if (is_aborted(u->s)) {
+            atomic_store(&u->failed, true);
             return;
         }
-        sum_chunk(w, at, to - at < CHUNK ? to - at : CHUNK);
+        sum_chunk(u, at, to - at < CHUNK ? to - at : CHUNK);
     }
 }
 
-bool shm_reduce_scatter(struct comm *c, uint32_t slot, const struct comm_tag *tag, bool add,
-                        float *to) {
-    struct shm *s = (struct shm *)c;
-    const struct layout *l = s->o.layout;
-    uint64_t part = l->units[tag->unit].part;
-    uint64_t at = (slot * l->largest + s->o.rank * part) * sizeof(float);
-    struct sums w = {.s = s, .kind = READ_REDUCE_SCATTER, .n = part, .add = add, .to = to};
-    for (unsigned r = 0; r < l->world; r++) {
-        const uint8_t *slots = r == s->o.rank ? s->grads : s->peers[r].grads.base;
-        w.from[r] = (const float *)(const void *)(slots + at);
-    }
-    launch(s, part, sum_share, &w);
-    if (atomic_load(&w.failed)) {
-        return false;
-    }
-    const uint64_t words[] = {tag->fence.generation, tag->fence.step, tag->fence.attempt,
-                              tag->sequence};
-    for (unsigned r = 0; r < l->world; r++) {
-        control_write(control_mark(s->o.page, r, slot), words, sizeof words / sizeof *words);
-    }
-    control_publish(s->o.page);
-    return true;
+static bool run_sums(struct sums *u) {
+    launch(u->s, u->w->count, sum_share, u);
+    return !atomic_load(&u->failed);
 }
 
-bool shm_sum_part(struct comm *c, size_t unit, const struct fence *f) {
+bool shm_reduce_scatter(struct comm *c, const struct comm_tag *tag, const struct comm_sum *w) {
     struct shm *s = (struct shm *)c;
-    const struct layout *l = s->o.layout;
-    uint64_t offset = part_offset(l, unit, s->o.rank, sizeof(float));
-    struct sums w = {.s = s,
-                     .kind = READ_ALL_REDUCE,
-                     .n = l->units[unit].part,
-                     .to = (float *)(void *)(s->o.source + offset)};
-    for (unsigned r = 0; r < l->world; r++) {
-        w.from[r] = (const float *)(const void *)(source_of(s, r) + offset);
+    struct sums u = {.s = s, .w = w, .group = &s->groups[COMM_INNER], .kind = COMM_REDUCE_SCATTER};
+    uint64_t stride = shm_grad_stride(s), element = dtype_bytes(w->from);
+    for (unsigned i = 0; i < u.group->count; i++) {
+        unsigned rank = group_at(u.group, i);
+        bool own = rank == s->o.rank;
+        uint32_t slot = own ? tag->slot : s->peers[rank].slot;
+        const uint8_t *base = own ? s->grads : s->peers[rank].grads.base;
+        u.from[i] = slot == COMM_ABSENT ? NULL : base + slot * stride + w->at * element;
     }
-    launch(s, w.n, sum_share, &w);
-    if (atomic_load(&w.failed)) {
-        return false;
+    return run_sums(&u);
+}
+
+bool shm_sum(struct comm *c, enum comm_kind kind, const struct comm_sum *w) {
+    struct shm *s = (struct shm *)c;
+    struct sums u = {.s = s, .w = w, .group = &s->groups[COMM_OUTER], .kind = kind};
+    uint64_t at = w->at * dtype_bytes(w->from);
+    assert(w->from == w->kept && !w->add);
+    for (unsigned i = 0; i < u.group->count; i++) {
+        u.from[i] = memory_of(s, group_at(u.group, i), COMM_KEPT) + at;
     }
-    const uint64_t words[] = {f->generation, f->step, f->attempt};
-    control_write(&control_unit(s->o.page, unit)->reduced, words, sizeof words / sizeof *words);
-    control_publish(s->o.page);
-    return true;
+    return run_sums(&u);
 }

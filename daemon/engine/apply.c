@@ -1,15 +1,21 @@
 /* Applying a decision: units one after another in the order of their first gather, so that the next
- * step's gathers can follow closely. zero2 then fetches the others' updated parts of each unit into
- * its replica. */
+ * step's gathers can follow closely. A replica of which this rank updates a part then gets the
+ * others' parts: zero2's from the inner group, zero1's from the outer. */
 #include "engine/inner.h"
 
 bool apply_is_done(const struct engine *e) {
     return !e->a.active || (e->a.updated == e->units && e->a.gathered == e->units);
 }
 
-/* Does a unit's replica need other ranks' parts? */
+/* Whose members have the rest of a replica after an update. */
+static enum comm_group apply_group(const struct engine *e) {
+    return e->l->optimizer_split ? COMM_OUTER : COMM_INNER;
+}
+
+/* Do replicas need other ranks' parts? */
 static bool needs_regather(const struct engine *e) {
-    return !e->l->params_sharded && e->l->optimizer_sharded && e->a.commit && e->a.step > 0;
+    unsigned members = e->l->optimizer_split ? e->l->outer : e->l->inner;
+    return !e->l->params_sharded && members > 1 && e->a.commit && e->a.step > 0;
 }
 
 /* ---- update ---- */
@@ -60,7 +66,7 @@ static uint64_t *update_clock(struct engine *e) {
 
 const struct op_kind op_update = {false, update_next, update_run, update_finish, update_clock};
 
-/* ---- zero2: the others' parts ---- */
+/* ---- the others' parts of replicas ---- */
 
 static bool regather_next(struct engine *e, struct op *o) {
     if (!e->a.active || !needs_regather(e) || e->a.gathered >= e->a.updated) {
@@ -68,12 +74,28 @@ static bool regather_next(struct engine *e, struct op *o) {
     }
     o->unit = e->order[e->a.gathered];
     o->step = e->a.step;
-    return e->comm->ops->can_gather(e->comm, o->unit, e->a.step);
+    return e->comm->ops->can_gather(e->comm, apply_group(e), o->unit, e->a.step);
 }
 
 static void regather_run(struct engine *e, struct op *o) {
-    uint8_t *to = e->mem.params + e->l->units[o->unit].flat_start * e->element;
-    o->ok = e->comm->ops->all_gather(e->comm, o->unit, to);
+    const struct unit_place *u = &e->l->units[o->unit];
+    for (size_t i = u->first; i < u->first + u->trainable && o->ok; i++) {
+        const struct place *p = &e->places.ranges[i];
+        uint64_t element = dtype_bytes(e->l->ranges[i].dtype);
+        /* The members' parts follow each other from the start of what all of them keep. */
+        uint64_t at = p->held_at + (e->l->optimizer_split ? p->kept.from * element : 0);
+        const struct comm_copy w = {
+            .group = apply_group(e),
+            .memory = COMM_REPLICA,
+            .kind = COMM_ALL_GATHER,
+            .at = at,
+            .step = p->updated.count * element,
+            .count = p->updated.count,
+            .element = element,
+            .to = e->mem.params + at,
+        };
+        o->ok = e->comm->ops->all_gather(e->comm, &w);
+    }
 }
 
 static void regather_finish(struct engine *e, struct op *o) {

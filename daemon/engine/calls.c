@@ -1,6 +1,10 @@
 /* The trainer's calls: checked against the plan before anything happens. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/buf.h"
 #include "engine/inner.h"
 
 /* Is there a try that the trainer is in, and such a unit? Locked. */
@@ -29,10 +33,11 @@ static int gather(struct engine *e, uint64_t unit, struct err *err) {
                        "step 0: nothing is loaded yet, unit \"%s\" cannot be gathered",
                        name_of(e, unit));
     }
-    if (l->asked == course_total(l->course) || course_unit(l->course, l->asked) != unit) {
+    uint32_t gap = course_gap(l->course, l->asked, unit, e->may_be_absent);
+    if (gap == UINT32_MAX) {
         return course_refuse(l->course, step, l->asked, unit, err);
     }
-    if (!leases_ask(&e->leases, &ahead)) {
+    if (leases_full(l)) {
         leases_list(l, held, sizeof held);
         return err_set(err, ST_RESOURCE_EXHAUSTED,
                        "step %" PRIu64
@@ -40,6 +45,8 @@ static int gather(struct engine *e, uint64_t unit, struct err *err) {
                        "trainer's own: it holds all %" PRIu32 " gather slots, %s",
                        step, name_of(e, unit), l->slot_count, held);
     }
+    leases_skip(&e->leases, gap);
+    leases_ask(&e->leases, &ahead);
     if (l->eval) {
         e->eval_count++;
     } else {
@@ -75,7 +82,7 @@ int engine_release(struct engine *e, uint64_t unit, struct err *err) {
 }
 
 static int check_slot(const struct engine *e, uint64_t unit, const char *what, struct err *err) {
-    if (e->t.asked < e->t.told) {
+    if (e->t.calls < e->t.told) {
         return 0;
     }
     return err_set(err, ST_FAILED_PRECONDITION,
@@ -99,20 +106,19 @@ static int reduce(struct engine *e, uint64_t unit, struct err *err) {
                        "step %" PRIu64 ": reduce of \"%s\" within an eval pass", step,
                        name_of(e, unit));
     }
-    if (q < course_total(c) && course_unit(c, q) != unit && course_had(c, q, unit)) {
+    uint32_t gap = course_gap(c, q, unit, e->may_be_absent);
+    if (gap == UINT32_MAX && q < course_total(c) && course_had(c, q, unit)) {
         return err_set(err, ST_ALREADY_EXISTS,
                        "step %" PRIu64 ", micro-batch %" PRIu32 ": unit \"%s\" was reduced already",
                        step, q / c->length, name_of(e, unit));
     }
-    if (q == course_total(c) || course_unit(c, q) != unit) {
+    if (gap == UINT32_MAX) {
         return course_refuse(c, step, q, unit, err);
     }
     int rc = check_slot(e, unit, "reduce", err);
     if (!rc) {
-        const struct comm_tag tag = {e->t.fence, e->attachment, q, (uint32_t)unit,
-                                     e->l->units[unit].padded};
-        e->comm->ops->put_tag(e->comm, q % e->o.slots.grad, &tag);
-        e->t.asked++;
+        slots_skip(e, gap);
+        slots_say(e);
     }
     return rc;
 }
@@ -130,25 +136,32 @@ int engine_reduce(struct engine *e, uint64_t unit, struct err *err) {
 
 static int load(struct engine *e, uint64_t unit, struct err *err) {
     uint64_t step = e->t.fence.step;
+    uint32_t q = e->t.asked;
     if (step != 0) {
         return err_set(err, ST_FAILED_PRECONDITION,
                        "step %" PRIu64 ": unit \"%s\" cannot be "
                        "loaded, initial values are step 0's",
                        step, name_of(e, unit));
     }
-    if (unit < e->t.asked) {
+    if (!model_unit_is_loaded(e->model, unit)) {
+        return err_set(err, ST_FAILED_PRECONDITION,
+                       "step 0: nothing of unit \"%s\" is loaded, its tensors have initialisers",
+                       name_of(e, unit));
+    }
+    if (q == e->load_count || unit < e->loads[q]) {
         return err_set(err, ST_ALREADY_EXISTS, "step 0: unit \"%s\" was loaded already",
                        name_of(e, unit));
     }
-    if (unit != e->t.asked) {
+    if (unit != e->loads[q]) {
         return err_set(err, ST_FAILED_PRECONDITION,
                        "step 0: units are loaded in their order, next "
                        "is \"%s\", the trainer loads \"%s\"",
-                       name_of(e, e->t.asked), name_of(e, unit));
+                       name_of(e, e->loads[q]), name_of(e, unit));
     }
     int rc = check_slot(e, unit, "load", err);
     if (!rc) {
         e->t.asked++;
+        e->t.calls++;
     }
     return rc;
 }
@@ -175,6 +188,16 @@ static int refuse_held(const struct engine *e, const char *what, struct err *err
                    "step %" PRIu64 ": %s while unit \"%s\" is still "
                    "held",
                    e->t.fence.step, what, name_of(e, unit));
+}
+
+/* Is nothing expected any more but what may be left out? Else |*expected| is the first. */
+static bool may_end(const struct engine *e, const struct course *c, uint32_t n,
+                    uint32_t *expected) {
+    while (n < course_total(c) && e->may_be_absent[course_unit(c, n)]) {
+        n++;
+    }
+    *expected = n;
+    return n == course_total(c);
 }
 
 static int begin_eval(struct engine *e, struct err *err) {
@@ -218,8 +241,9 @@ static int end_eval(struct engine *e, struct err *err) {
                        e->t.fence.step);
     }
     int rc = refuse_held(e, "the eval pass ended", err);
-    if (!rc && l->asked < course_total(l->course)) {
-        rc = course_unfinished(l->course, e->t.fence.step, l->asked, err);
+    uint32_t expected;
+    if (!rc && !may_end(e, l->course, l->asked, &expected)) {
+        rc = course_unfinished(l->course, e->t.fence.step, expected, "", err);
     }
     if (!rc) {
         leases_start(&e->leases, &e->gathers, false);
@@ -238,31 +262,65 @@ int engine_end_eval(struct engine *e, struct err *err) {
     return rc;
 }
 
-static int finish(const struct engine *e, struct err *err) {
+/* "; not reduced: "a", "b"": units whose gradients are missing, cut to |cap|. A pass names all. */
+static void list_missing(const struct engine *e, char *text, size_t cap) {
+    const struct course *c = &e->reduces;
+    bool *seen = mem_zeroed(e->units, sizeof *seen);
+    uint32_t more = 0;
+    size_t at = 0;
+    text[0] = 0;
+    for (uint32_t i = e->t.asked; i < course_total(c) && i - e->t.asked < c->length; i++) {
+        uint32_t u = course_unit(c, i);
+        size_t need = strlen(name_of(e, u)) + 16;
+        if (seen[u] || e->may_be_absent[u]) {
+            continue;
+        }
+        seen[u] = true;
+        if (more || at + need + 16 > cap) {
+            more++;
+            continue;
+        }
+        at += (size_t)snprintf(text + at, cap - at, "%s\"%s\"",
+                               at ? ", " : "; not reduced: ", name_of(e, u));
+    }
+    if (more) {
+        (void)snprintf(text + at, cap - at, " and %" PRIu32 " more", more);
+    }
+    free(seen);
+}
+
+static int finish(struct engine *e, struct err *err) {
     const struct leases *l = &e->leases;
     uint64_t step = e->t.fence.step;
+    uint32_t expected;
+    char missing[ERR_TEXT / 2];
     if (step == 0) {
-        return e->t.asked == e->units
+        return e->t.asked == e->load_count
                    ? 0
                    : err_set(err, ST_FAILED_PRECONDITION, "step 0: unit \"%s\" was not loaded",
-                             name_of(e, e->t.asked));
+                             name_of(e, e->loads[e->t.asked]));
     }
     if (l->eval) {
         return err_set(err, ST_FAILED_PRECONDITION, "step %" PRIu64 ": the eval pass was not ended",
                        step);
     }
     int rc = refuse_held(e, "the trainer ended it", err);
-    if (!rc && l->asked < course_total(l->course)) {
-        rc = course_unfinished(l->course, step, l->asked, err);
+    list_missing(e, missing, sizeof missing);
+    if (!rc && !may_end(e, l->course, l->asked, &expected)) {
+        rc = course_unfinished(l->course, step, expected, missing, err);
     }
-    if (!rc && e->t.asked < course_total(&e->reduces)) {
-        rc = course_unfinished(&e->reduces, step, e->t.asked, err);
+    if (!rc && !may_end(e, &e->reduces, e->t.asked, &expected)) {
+        rc = course_unfinished(&e->reduces, step, expected, missing, err);
+    }
+    if (!rc) {
+        leases_skip(&e->leases, course_total(l->course) - l->asked);
+        slots_skip(e, course_total(&e->reduces) - e->t.asked);
+        worker_poke(e);
     }
     return rc;
 }
 
-int engine_finish(const struct engine *const_e, struct err *err) {
-    struct engine *e = (struct engine *)(uintptr_t)const_e; /* for its lock only */
+int engine_finish(struct engine *e, struct err *err) {
     pthread_mutex_lock(&e->lock);
     int rc = check(e, 0, "step", err);
     if (!rc) {

@@ -7,74 +7,11 @@
 #include "base/buf.h"
 #include "engine/inner.h"
 
-enum { MAX_SLOTS = 65536 };
-
 /* ---- life ---- */
-
-static int check_options(const struct layout *l, const struct engine_options *o, struct err *err) {
-    if (o->rank >= l->world) {
-        return err_set(err, ST_INVALID_ARGUMENT, "rank %u of %u ranks", o->rank, l->world);
-    }
-    uint32_t fewest = o->slots.gather < o->slots.grad ? o->slots.gather : o->slots.grad;
-    uint32_t most = o->slots.gather > o->slots.grad ? o->slots.gather : o->slots.grad;
-    if (fewest < 1 || most > MAX_SLOTS) {
-        return err_set(err, ST_INVALID_ARGUMENT,
-                       "%" PRIu32 " gather slots and %" PRIu32
-                       " gradient slots: must be 1 to %d each",
-                       o->slots.gather, o->slots.grad, MAX_SLOTS);
-    }
-    return 0;
-}
-
-/* Units in the order in which the train plan first gathers them. */
-static void find_order(struct engine *e) {
-    bool *seen = mem_zeroed(e->units, sizeof *seen);
-    size_t n = 0;
-    e->order = mem_zeroed(e->units, sizeof *e->order);
-    for (uint32_t i = 0; i < e->gathers.length; i++) {
-        uint32_t u = course_unit(&e->gathers, i);
-        if (!seen[u]) {
-            seen[u] = true;
-            e->order[n++] = u;
-        }
-    }
-    assert(n == e->units); /* model_check: train gathers every unit */
-    free(seen);
-}
-
-static int find_courses(struct engine *e, struct err *err) {
-    const struct model *m = e->model;
-    const struct plan *train = model_plan(m, "train"), *eval = model_plan(m, "eval");
-    int rc = course_init(&e->gathers, m, train, PLAN_GATHER, m->micro_batches, err);
-    if (!rc) {
-        rc = course_init(&e->reduces, m, train, PLAN_REDUCE, m->micro_batches, err);
-    }
-    if (!rc) {
-        rc = course_init(&e->evals, m, eval, PLAN_GATHER, 1, err);
-    }
-    return rc;
-}
-
-static void make_tables(struct engine *e) {
-    find_order(e);
-    places_init(&e->places, e->l, e->o.rank, UPDATE_TILE);
-    /* A replica is lent without a slot, so there is no fewer than could be held. */
-    uint64_t lent = (uint64_t)e->o.slots.gather + e->units;
-    leases_init(&e->leases, e->l->params_sharded ? e->o.slots.gather : (uint32_t)lent,
-                e->o.slots.gather);
-    e->versions = mem_zeroed(e->units, sizeof *e->versions);
-    e->whole = mem_zeroed(e->units, sizeof *e->whole);
-    for (size_t u = 0; u < e->units; u++) {
-        e->versions[u] = e->whole[u] = COMM_NO_VERSION;
-    }
-    e->sums = mem_zeroed(e->units, sizeof *e->sums);
-    e->checksums = mem_zeroed(e->units, sizeof *e->checksums);
-    e->blocks = mem_zeroed(e->places.largest_part / NORM_BLOCK + 1, sizeof *e->blocks);
-}
 
 int engine_new(const struct layout *l, const struct engine_options *o,
                const struct engine_callbacks *cb, void *ctx, struct engine **out, struct err *err) {
-    int rc = check_options(l, o, err);
+    int rc = carve_check_options(l, o, err);
     if (rc) {
         return rc;
     }
@@ -85,15 +22,13 @@ int engine_new(const struct layout *l, const struct engine_options *o,
     e->cb = *cb;
     e->ctx = ctx;
     e->units = l->model->unit_count;
-    e->element = dtype_bytes(l->model->param_dtype);
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->between, NULL);
     rc = device_cpu(o->threads, &e->device, err);
     if (!rc) {
-        rc = find_courses(e, err);
+        rc = tables_init(e, err);
     }
     if (!rc) {
-        make_tables(e);
         rc = memory_init(e, err);
     }
     if (!rc) {
@@ -115,23 +50,13 @@ void engine_del(struct engine *e) {
     if (e->comm) {
         e->comm->ops->del(e->comm);
     }
-    if (e->places.units) { /* tables and memory were begun */
+    if (e->places.units) { /* memory was begun, tables are whole */
         memory_free(e);
-        places_free(&e->places);
-        leases_free(&e->leases);
     }
     if (e->device) {
         e->device->ops->del(e->device);
     }
-    course_free(&e->gathers);
-    course_free(&e->reduces);
-    course_free(&e->evals);
-    free(e->order);
-    free(e->versions);
-    free(e->whole);
-    free(e->sums);
-    free(e->checksums);
-    free(e->blocks);
+    tables_free(e);
     pthread_cond_destroy(&e->between);
     pthread_mutex_destroy(&e->lock);
     free(e);
@@ -213,7 +138,7 @@ int engine_peer_state(struct engine *e, unsigned rank, int fds[ENGINE_STATE_FDS]
     }
     pthread_mutex_lock(&e->lock);
     worker_pause(e);
-    rc = shm_peer_state(e->comm, rank, fds[0], fds[1], err);
+    rc = shm_peer_state(e->comm, rank, fds, err);
     worker_resume(e);
     pthread_mutex_unlock(&e->lock);
     return rc;
@@ -254,6 +179,7 @@ void engine_open(struct engine *e, const struct fence *f) {
     e->t = (struct attempt){.open = true, .fence = *f};
     if (f->step > 0) {
         leases_start(&e->leases, &e->gathers, false);
+        reduce_conclude(e); /* nothing in the model is trained: done before it begins */
     }
     worker_poke(e);
     pthread_mutex_unlock(&e->lock);
@@ -272,7 +198,7 @@ void engine_enter(struct engine *e) {
     pthread_mutex_lock(&e->lock);
     assert(e->t.open);
     e->t.entered = true;
-    reduce_grant(e);
+    slots_grant(e);
     worker_poke(e);
     pthread_mutex_unlock(&e->lock);
     engine_events(e);

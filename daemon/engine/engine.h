@@ -3,19 +3,27 @@
  * It allocates everything once, follows the plan (gathers ahead, grants gradient slots in order),
  * sums gradients straight from the peers' mapped slots, takes the norm, and applies updates tile by
  * tile through a scratch tile. Which collectives may run is told from above (open, cancel, apply);
- * the engine knows no coordinator, no socket and no protocol.
+ * the engine knows no coordinator, no socket and no protocol. Every strategy is the same code: two
+ * groups of ranks and the stretches of layout.h.
  *
  * Threads: the functions below are for one thread (the daemon's loop). One worker takes the first
  * *ready* operation in the order gather, reduce, update and never waits inside one; with more
  * threads it shares each operation's range with helpers. Completions are queued; |notify| (any
  * thread) asks the owner to call engine_events, which makes the callbacks on the owner's thread.
  *
- * Numbering: step 0 loads initial values. A shard's version is the last step applied to it; a try
- * at step s gathers version s - 1. Sequences count reduces (or loads) through the whole attempt,
- * and reduce number q uses gradient slot q mod grad_slots on every rank.
+ * Numbering: step 0 makes initial values. A unit's version is the last step applied to it; a try at
+ * step s gathers version s - 1. Sequences count the plan's reduces through the whole attempt; slots
+ * are granted by the trainer's own count of its reduces, number n being slot n mod grad_slots.
+ *
+ * A unit whose trainable tensors are all absent_ok may be left out of a micro-batch: when the
+ * trainer goes on with what the plan says behind its gathers or reduces, those count as made, the
+ * gradient of this rank as zeros, which are not sent. When no rank has reduced it the gradient is
+ * zero and the update runs with it, as PyTorch's does with gradients that are zero (not: None).
  */
 #ifndef ZD_ENGINE_H
 #define ZD_ENGINE_H
+
+#include <stdbool.h>
 
 #include "base/err.h"
 #include "base/fence.h"
@@ -33,41 +41,47 @@ struct engine_options {
     uint64_t device_memory; /* limit in bytes, 0: none; exceeding it is RESOURCE_EXHAUSTED with
                                numbers, before anything is allocated */
     size_t records_bytes;   /* of the protocol's records in adopted memory; see engine_records */
+    bool on_demand;         /* no gather runs before it is asked for */
 };
 
 struct engine_callbacks {
     void (*notify)(void *ctx); /* any thread */
     /* From engine_events (and from engine_enter), on the owner's thread. Offsets are bytes in the
-     * trainer's parameter and gradient descriptors. */
+     * trainer's parameter and gradient descriptors. |position| is the gather's number in the plan;
+     * it rises, and leaves out what the trainer did. |number| counts grants from 0, whatever the
+     * trainer leaves out; its n-th reduce (load) is of the n-th. */
     void (*gathered)(void *ctx, const struct fence *f, uint32_t position, uint32_t unit,
                      uint64_t offset, bool eval);
-    void (*granted)(void *ctx, const struct fence *f, uint32_t sequence, uint64_t offset);
-    /* All K micro-batches' reduces (or all loads) of the try are done. |sum_squares|: of this
-     * rank's parts of the summed gradient, 0 at step 0. |checksums|: step 0: one a unit, NULL
-     * otherwise; the engine's. */
+    void (*granted)(void *ctx, const struct fence *f, uint32_t number, uint64_t offset);
+    /* All K micro-batches' reduces (or all loads) of the try are done; at once where there are
+     * none. |sum_squares|: of this rank's pieces of the summed gradient, 0 at step 0. |checksums|:
+     * step 0: of what the trainer loaded, one a unit, NULL otherwise; the engine's. */
     void (*reduced)(void *ctx, const struct fence *f, double sum_squares, bool non_finite,
                     const uint64_t *checksums, size_t checksum_count);
     void (*progress)(void *ctx); /* idle or quiet may have become true */
     void (*hashed)(void *ctx, uint64_t sum, uint64_t version);
 };
 
-/* |l| and its model are borrowed for the engine's life. RESOURCE_EXHAUSTED with numbers. */
+/* |l| and its model are borrowed for the engine's life. INVALID_ARGUMENT: rank, slots or threads
+ * out of range. RESOURCE_EXHAUSTED with numbers; a unit that is most of the model is named. */
 int engine_new(const struct layout *l, const struct engine_options *o,
                const struct engine_callbacks *cb, void *ctx, struct engine **e, struct err *err);
 void engine_del(struct engine *e); /* stops the threads, frees all; NULL is allowed */
+
+/* What engine_new would allocate, gradient slots included, rounding and fixed filled in: what
+ * engine_status measures later. The limit is not looked at. INVALID_ARGUMENT as above. */
+int engine_account(const struct layout *l, const struct engine_options *o, struct memory *out,
+                   struct err *err);
 
 /* |records_bytes| of adopted memory, zeros when new, 64-byte aligned; the engine never touches
  * them. */
 void *engine_records(struct engine *e);
 
-/* ---- memory hand-over ----
- * Descriptors stay
- * the engine's (callers send or dup them). */
+/* ---- memory hand-over; descriptors stay the engine's (callers send or dup them) ---- */
 
-enum { ENGINE_STATE_FDS = 2 };
-/* For peers, read-only: [0] control page, [1] where they read parameters from (zero3: the state
- * that holds this rank's shard; zero2: the replica; ddp: the kept gradients' memory as its
- * all-reduce reads it). */
+enum { ENGINE_STATE_FDS = 3 };
+/* For peers, read-only: [0] control page, [1] state (masters, shard, kept gradients), [2] replica
+ * or gather slots. */
 void engine_state_fds(const struct engine *e, int fds[ENGINE_STATE_FDS]);
 /* A fresh gradient arena for a new attachment; the old one is unmapped and freed first.
  * FAILED_PRECONDITION: the open try still reads the old one. RESOURCE_EXHAUSTED: then there is
@@ -78,8 +92,9 @@ int engine_grad_fd(const struct engine *e); /* for peers: read-only */
  * writable. */
 void engine_trainer_fds(const struct engine *e, int fds[2], uint64_t bytes[2]);
 
-/* Maps what peer |rank| handed over; takes the descriptors (closes them, also on failure). Sizes
- * and headers are checked: DATA_LOSS, INVALID_ARGUMENT. Gradients replace the peer's previous
+/* Maps what peer |rank| handed over, as far as this rank reads it (nothing of ranks that are in
+ * neither of its groups); takes the descriptors (closes them, also on failure). Sizes and headers
+ * are checked: DATA_LOSS, INVALID_ARGUMENT. Gradients replace the peer's previous
  * attachment's when the worker is between operations. A reduce waits until the peer's tag is of the
  * mapped attachment; a gather waits until its state is mapped. */
 int engine_peer_state(struct engine *e, unsigned rank, int fds[ENGINE_STATE_FDS], struct err *err);
@@ -107,10 +122,10 @@ bool engine_quiet(const struct engine *e);
 /* Holds back updates (a drill) until released. */
 void engine_hold_updates(struct engine *e, bool hold);
 
-/* ---- the trainer's calls ----
- * 0, or
- * FAILED_PRECONDITION naming step, micro-batch, plan position, what the plan says and what was
- * asked; nothing was launched then. The caller has checked the fence. */
+/* ---- the trainer's calls ---- */
+
+/* 0, or FAILED_PRECONDITION naming step, micro-batch, plan position, what the plan says and what
+ * was asked; nothing was launched then. The caller has checked the fence. */
 
 /* The plan's next gather. RESOURCE_EXHAUSTED listing the leases when only the trainer's own release
  * could free a slot. FAILED_PRECONDITION before version 0. Whether it was complete already is
@@ -120,12 +135,14 @@ int engine_release(struct engine *e, uint64_t unit,
                    struct err *err); /* INVALID_ARGUMENT: not held */
 /* The plan's next reduce; ALREADY_EXISTS: this unit was reduced in this micro-batch. */
 int engine_reduce(struct engine *e, uint64_t unit, struct err *err);
-int engine_load(struct engine *e, uint64_t unit, struct err *err); /* step 0; in unit order */
+/* Step 0; units with something to load, in order. Its values are fp32, at load_offset. */
+int engine_load(struct engine *e, uint64_t unit, struct err *err);
 int engine_begin_eval(struct engine *e, struct err *err);
 int engine_end_eval(struct engine *e, struct err *err);
-/* At step(): every collective of the plan was asked for and no lease is held; else
- * FAILED_PRECONDITION naming the unit that is still held, or what the plan still expects. */
-int engine_finish(const struct engine *e, struct err *err);
+/* At step(): every collective of the plan was asked for, or may be left out, and no lease is held;
+ * else FAILED_PRECONDITION naming the unit that is still held, or what the plan still expects and
+ * all units that were not reduced. */
+int engine_finish(struct engine *e, struct err *err);
 
 /* ---- asking ---- */
 
@@ -138,6 +155,7 @@ struct engine_status {
     uint64_t total_bytes;   /* fstat of all memfds of this engine */
     uint64_t huge_bytes;    /* of them in huge pages */
     struct traffic sent;    /* counted by the peers where they read this rank's memory */
+    struct traffic sent_by_group[2]; /* the same: within the inner group, in the outer group */
     uint64_t gathers, gathers_ahead, eval_gathers;
     uint64_t reduce_ns, update_ns, gather_ns; /* the worker's time */
     uint64_t version;                         /* of the oldest unit; UINT64_MAX: nothing loaded */

@@ -32,10 +32,10 @@ static void tell_gathered(struct engine *e, const struct lease_slot *s) {
 
 static void tell_granted(struct engine *e) {
     struct fence f = e->t.fence;
-    uint32_t sequence = e->t.told++;
+    uint32_t number = e->t.told++;
     pthread_mutex_unlock(&e->lock);
-    uint64_t stride = e->l->largest * sizeof(float);
-    e->cb.granted(e->ctx, &f, sequence, sequence % e->o.slots.grad * stride);
+    uint64_t slot = f.step ? number % e->o.slots.grad : 0; /* initial values have one slot */
+    e->cb.granted(e->ctx, &f, number, slot * e->mem.grads_stride);
 }
 
 static void tell_reduced(struct engine *e) {

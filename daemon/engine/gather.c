@@ -1,5 +1,6 @@
-/* Gathers: along the plan, ahead of the trainer. zero3 copies all ranks' parts into a slot; where
- * parameters are replicated the replica is lent and there is nothing to copy. */
+/* Gathers: along the plan, ahead of the trainer. Sharded parameters are copied, all ranges of a
+ * unit and all ranks' shards of each, into a slot; where parameters are replicated the replica is
+ * lent and there is nothing to copy. */
 #include "engine/inner.h"
 
 static bool is_ready(struct engine *e, uint32_t unit) {
@@ -7,7 +8,8 @@ static bool is_ready(struct engine *e, uint32_t unit) {
     if (!e->l->params_sharded) {
         return e->whole[unit] == version;
     }
-    return e->versions[unit] == version && e->comm->ops->can_gather(e->comm, unit, version);
+    return e->versions[unit] == version &&
+           e->comm->ops->can_gather(e->comm, COMM_INNER, unit, version);
 }
 
 static bool gather_next(struct engine *e, struct op *o) {
@@ -20,10 +22,26 @@ static bool gather_next(struct engine *e, struct op *o) {
     return true;
 }
 
+static bool gather_range(struct engine *e, size_t range, uint8_t *to) {
+    const struct place *p = &e->places.ranges[range];
+    const struct range *r = &e->l->ranges[range];
+    const struct comm_copy w = {
+        .group = COMM_INNER,
+        .memory = p->from_master ? COMM_MASTER : COMM_SHARD,
+        .kind = COMM_ALL_GATHER,
+        .at = p->from_master ? p->optimizer_at * sizeof(float) : p->held_at,
+        .count = p->held.count,
+        .element = dtype_bytes(r->dtype),
+        .to = to + r->param_offset,
+    };
+    return e->comm->ops->all_gather(e->comm, &w);
+}
+
 static void gather_run(struct engine *e, struct op *o) {
-    if (e->l->params_sharded) {
-        uint8_t *to = e->mem.params + o->slot * e->mem.params_stride;
-        o->ok = e->comm->ops->all_gather(e->comm, o->unit, to);
+    const struct unit_place *u = &e->l->units[o->unit];
+    uint8_t *to = e->mem.params + o->slot * e->mem.params_stride;
+    for (size_t i = u->first; e->l->params_sharded && i < u->first + u->ranges && o->ok; i++) {
+        o->ok = gather_range(e, i, to);
     }
 }
 

@@ -28,14 +28,13 @@ struct op {
     const struct op_kind *kind;
     uint64_t try; /* engine's count of tries when it was taken */
     size_t unit;
-    uint32_t slot; /* gather: the lease's; otherwise the gradient slot */
+    uint32_t slot; /* gather: the lease's */
     struct comm_tag tag;
     uint64_t step;
-    bool add, norm, commit;
+    bool last, commit; /* last: of its unit's reduces in the try */
     struct step_scalars scalars;
     /* results */
     bool ok;
-    double sum_squares;
     uint64_t hash;
 };
 
@@ -46,17 +45,18 @@ struct state_header {
     uint64_t layout; /* control_fingerprint */
     uint32_t threads, tile;
     uint64_t units_at, progress_at, scratch_at, records_at, records_bytes;
-    uint64_t master_at, m_at, v_at, kept_at, shard_at; /* bytes from here; shard_at 0: none */
-    uint32_t crc;                                      /* of all before */
+    uint64_t master_at, state_at[UPDATE_STATES], kept_at; /* bytes from here */
+    uint64_t wide_at, shard_at;                           /* likewise; 0: none */
+    uint32_t crc;                                         /* of all before */
 };
 
-enum { STATE_MAGIC = 0x5A445354, STATE_VERSION = 1 };
+enum { STATE_MAGIC = 0x5A445354, STATE_VERSION = 2 };
 
 /* Of one unit, in the state arena. */
 struct unit_state {
     _Atomic uint64_t version; /* the last step that is applied whole */
     struct fence kept;        /* of which try its kept gradients are ... */
-    uint64_t kept_count;      /* ... and how many micro-batches are summed in them */
+    uint64_t kept_count;      /* ... and how many reduces are summed in them */
 };
 
 enum { ARENA_CONTROL, ARENA_STATE, ARENA_PARAMS, ARENA_GRADS, ARENAS };
@@ -66,22 +66,29 @@ struct memory_map {
     struct state_header *header;
     struct unit_state *units;
     struct progress *progress;
-    float *scratch, *master, *m, *v, *kept;
-    uint8_t *shard;         /* zero3: what gathers read: bf16, or the master; NULL otherwise */
-    uint8_t *params;        /* gather slots, or the replica */
+    float *scratch, *master, *state[UPDATE_STATES];
+    float *wide;     /* NORM_BLOCK a thread, where kept gradients are bf16; NULL otherwise */
+    void *kept;      /* of the model's kept dtype */
+    uint8_t *shard;  /* sharded parameters that are not read from the master; NULL: replicated */
+    uint8_t *params; /* gather slots, or the replica */
     uint64_t params_stride; /* bytes of a gather slot */
+    uint64_t grads_stride;  /* bytes of a gradient slot */
     void *records;
     struct state_header places;                          /* offsets, before there is memory */
     int state_fds[ENGINE_STATE_FDS], grad_fd, params_fd; /* read-only; -1: none */
 };
 
-/* One try. */
+/* One try. Reduces are numbered by the plan (sequence); those that the trainer makes, and the
+ * slots that it is granted for them, by themselves, since it may leave some of the plan's out. */
 struct attempt {
     bool open, entered;
     struct fence fence;
-    uint32_t asked, done;    /* reduces (loads): the trainer's calls; carried out */
-    uint32_t summed, shared; /* ddp: units through the two halves of the all-reduce */
-    uint32_t granted, told;  /* gradient slots: free; reported */
+    uint32_t asked, done;         /* sequences: said or left out by the trainer; carried out */
+    uint32_t published;           /* sequences whose tag the peers can see */
+    uint32_t granted, told;       /* slots: free; reported */
+    uint32_t calls, tagged, used; /* the trainer's reduces (loads): made; published; carried out */
+    uint32_t loaded;              /* step 0: units whose values are in place */
+    uint32_t summed, shared;      /* units through the two halves of the outer sum */
     bool reduced, reduced_told;
     double sum_squares;
 };
@@ -106,9 +113,14 @@ struct engine {
     struct places places;
     struct update update;
     struct course gathers, evals, reduces;
-    uint32_t *order; /* units by their first gather: the order of updates; owned */
+    uint32_t *finals; /* the reduces of a pass that are their unit's last; owned */
+    uint32_t final_count;
+    uint32_t *ordinals; /* of each reduce of a pass: how many of its unit come before; owned */
+    uint32_t *order;    /* units by their first gather: the order of updates; owned */
+    uint32_t *loads;    /* units that the trainer loads, in order; owned */
+    uint32_t load_count;
+    bool *may_be_absent; /* per unit; owned */
     size_t units;
-    size_t element; /* bytes of a gathered parameter */
     double *blocks; /* the worker's: sums of a norm's blocks; owned */
     pthread_t worker;
     bool runs; /* the worker was started */
@@ -123,11 +135,12 @@ struct engine {
     uint64_t attachment;
     bool attached;
     struct attempt t;
+    uint32_t *sequences; /* by slot: the reduce whose gradients it has; owned */
     struct leases leases;
     struct applying a;
     uint64_t *versions;  /* published ones, owned; UINT64_MAX: none */
-    uint64_t *whole;     /* zero2, ddp: version that the unit's replica has everywhere; owned */
-    double *sums;        /* per unit: sum of squares of this rank's part; owned */
+    uint64_t *whole;     /* per unit: version that its replica has everywhere; owned */
+    double *sums;        /* per range: sum of squares of this rank's piece; owned */
     uint64_t *checksums; /* per unit, step 0; owned */
     bool hash_wanted, hash_known;
     uint64_t hash_sum, hash_version;
@@ -135,13 +148,29 @@ struct engine {
     uint64_t gather_ns, reduce_ns, update_ns;
 };
 
+/* tables.c: what follows from the model alone. */
+int tables_init(struct engine *e, struct err *err);
+void tables_free(struct engine *e);
+
 /* memory.c: arenas and what is in them. */
 int memory_init(struct engine *e, struct err *err);
 void memory_free(struct engine *e);
 int memory_new_grads(struct engine *e, struct err *err);
 void memory_free_grads(struct engine *e);
 uint64_t memory_lease_offset(const struct engine *e, const struct lease_slot *s, uint32_t slot);
-float *memory_grad_slot(const struct engine *e, uint32_t slot);
+static inline uint8_t *memory_kept(const struct engine *e, size_t range) {
+    return (uint8_t *)e->mem.kept +
+           e->places.ranges[range].kept_at * dtype_bytes(e->model->kept_dtype);
+}
+static inline bool is_fp32(enum dtype d) {
+    return d == DTYPE_FP32;
+}
+
+/* carve.c: how long everything is, before there is memory. Of |e| it needs the layout, model,
+ * options and places. */
+void carve(struct engine *e);
+int carve_check(const struct engine *e, struct err *err); /* the device's limit */
+int carve_check_options(const struct layout *l, const struct engine_options *o, struct err *err);
 
 /* worker.c */
 int worker_start(struct engine *e, struct err *err);
@@ -157,10 +186,22 @@ void worker_launch(struct engine *e, uint64_t n,
 extern const struct op_kind op_gather, op_load, op_reduce, op_sum, op_share, op_regather, op_update,
     op_hash;
 
-/* reduce.c */
-uint32_t reduce_total(const struct engine *e); /* reduces (loads) of the try */
-bool reduce_grant(struct engine *e);           /* locked: frees slots; true: news to report */
-void reduce_part_norm(struct engine *e, struct op *o);
+/* slots.c: gradient slots and what the trainer has said of them. All locked. */
+uint32_t slots_total(const struct engine *e); /* reduces (loads) of the try */
+bool slots_grant(struct engine *e);           /* frees slots; true: news to report */
+void slots_publish(struct engine *e);         /* tags of what was said, as the ring has room */
+/* The trainer leaves out the next |n|. slots_say: it says the next reduce, of a slot it has. */
+void slots_skip(struct engine *e, uint32_t n);
+void slots_say(struct engine *e);
+/* This rank's tag of reduce |sequence|; |call|: the number of the first of the trainer's reduces
+ * that may be it. */
+struct comm_tag slots_tag(const struct engine *e, uint32_t sequence, uint32_t call);
+
+/* norm.c */
+void norm_pieces(struct engine *e, size_t unit); /* not locked: into |sums| of its ranges */
+
+/* reduce.c, locked */
+void reduce_conclude(struct engine *e); /* is the try's last one done? */
 
 /* update.c's user: apply.c */
 bool apply_is_done(const struct engine *e);

@@ -79,14 +79,28 @@ void leases_reported(struct leases *l) {
     l->reported++;
 }
 
-bool leases_ask(struct leases *l, bool *ahead) {
-    if (l->held == l->slot_count) {
-        return false;
+bool leases_full(const struct leases *l) {
+    return l->held == l->slot_count;
+}
+
+void leases_skip(struct leases *l, uint32_t n) {
+    uint32_t next = l->asked + n;
+    for (uint32_t i = 0; i < l->slot_count; i++) {
+        struct lease_slot *s = &l->slots[i];
+        if (s->state != LEASE_FREE && s->position >= l->asked && s->position < next) {
+            drop(s);
+        }
     }
+    l->asked = next;
+    l->launched = l->launched < next ? next : l->launched;
+    l->reported = l->reported < next ? next : l->reported;
+}
+
+void leases_ask(struct leases *l, bool *ahead) {
+    assert(!leases_full(l));
     *ahead = l->asked < l->launched && ready_at(l, l->asked);
     l->asked++;
     l->held++;
-    return true;
 }
 
 /* Is the slot lent to the trainer, and known to it? */

@@ -50,8 +50,12 @@ void leases_filled(struct leases *l, uint32_t slot);
 const struct lease_slot *leases_to_report(const struct leases *l);
 void leases_reported(struct leases *l);
 
-/* The trainer asks for the course's next gather. Only its own release could free a slot: false. */
-bool leases_ask(struct leases *l, bool *ahead);
+/* Only a release of the trainer's own could make room for what it asks for. */
+bool leases_full(const struct leases *l);
+/* The trainer leaves the course's next |n| gathers out: their slots are given back. */
+void leases_skip(struct leases *l, uint32_t n);
+/* The trainer asks for the course's next gather; |*ahead|: it is complete. Not when full. */
+void leases_ask(struct leases *l, bool *ahead);
 bool leases_release(struct leases *l, uint64_t unit); /* false: not held */
 
 /* A unit that is held; false: none. */

@@ -1,93 +1,20 @@
-/* All memory of one rank (design §5, §9, §10): four arenas, carved once.
+/* All memory of one rank (design §5, §9, §10): four arenas, carved once (carve.c).
  *
  *   control  the control page; peers map it read-only
- *   state    adopted memory: header, per-unit state, progress, scratch tiles, records, master, m,
- * v, kept gradients, and the bf16 shard of zero3; peers map it read-only where they read it params
- * gather slots (zero3) or the replica; trainers map it read-only grads    gradient slots; the
- * trainer writes them; new for each attachment
+ *   state    adopted memory: header, per-unit state, progress, scratch tiles, records, master,
+ *            optimizer states, kept gradients, and the shard of sharded parameters; peers map it
+ *            read-only where they read it
+ *   params   gather slots, or the replica; trainers map it read-only, peers too where they gather
+ *            replicas again after an update
+ *   grads    gradient slots; the trainer writes them; new for each attachment
  */
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/crc.h"
 #include "comm/control.h"
 #include "engine/inner.h"
-
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-static bool has_shard(const struct engine *e) {
-    return e->l->params_sharded && e->model->param_dtype != DTYPE_FP32;
-}
-
-/* Part of a state that is |n| elements long with |real| real ones. */
-static uint64_t carve_state(struct arena *a, uint64_t real, uint64_t n, uint64_t element,
-                            uint64_t *line) {
-    return arena_carve(a, real * element, (n - real) * element, line);
-}
-
-static void carve(struct engine *e) {
-    struct arena *a = e->mem.arenas, *s = &a[ARENA_STATE];
-    struct state_header *at = &e->mem.places;
-    const struct layout *l = e->l;
-    uint64_t updated = places_updated(&e->places)->elements, n = e->places.optimizer;
-    uint64_t param = e->element, real = l->elements;
-    arena_carve(&a[ARENA_CONTROL], control_bytes(l, e->o.slots.grad), 0,
-                &a[ARENA_CONTROL].lines.fixed);
-
-    arena_carve(s, sizeof *at, 0, &s->lines.fixed);
-    at->units_at = arena_carve(s, e->units * sizeof *e->mem.units, 0, &s->lines.fixed);
-    at->progress_at = arena_carve(s, e->o.threads * sizeof *e->mem.progress, 0, &s->lines.fixed);
-    at->scratch_at = arena_carve(s, update_scratch_bytes(e->o.threads), 0, &s->lines.fixed);
-    at->records_bytes = e->o.records_bytes;
-    at->records_at = arena_carve(s, at->records_bytes, 0, &s->lines.fixed);
-    at->master_at = carve_state(s, updated, n, sizeof(float), &s->lines.optimizer);
-    at->m_at = carve_state(s, updated, n, sizeof(float), &s->lines.optimizer);
-    at->v_at = carve_state(s, updated, n, sizeof(float), &s->lines.optimizer);
-    at->kept_at = carve_state(s, places_kept(&e->places)->elements, e->places.kept, sizeof(float),
-                              &s->lines.grads);
-    if (has_shard(e)) {
-        at->shard_at = carve_state(s, e->places.part.elements, l->part, param, &s->lines.params);
-    }
-
-    struct arena *p = &a[ARENA_PARAMS];
-    e->mem.params_stride = l->largest * param;
-    if (l->params_sharded) {
-        arena_carve(p, times(e->o.slots.gather, e->mem.params_stride), 0, &p->lines.gather_slots);
-    } else {
-        arena_carve(p, real * param, (l->padded - real) * param, &p->lines.params);
-    }
-    arena_carve(&a[ARENA_GRADS], times(e->o.slots.grad, l->largest * sizeof(float)), 0,
-                &a[ARENA_GRADS].lines.grad_slots);
-    for (int i = 0; i < ARENAS; i++) {
-        if (!a[i].used) { /* a model without elements: a memfd has at least a page */
-            arena_carve(&a[i], 1, 0, &a[i].lines.fixed);
-        }
-    }
-}
-
-static int check_limit(const struct engine *e, struct err *err) {
-    struct memory m = {0};
-    uint64_t total = 0;
-    for (int i = 0; i < ARENAS; i++) {
-        uint64_t size = arena_size(&e->mem.arenas[i]);
-        total = total > UINT64_MAX - size ? UINT64_MAX : total + size;
-        memory_add(&m, &e->mem.arenas[i].lines);
-    }
-    if (!e->o.device_memory || total <= e->o.device_memory) {
-        return 0;
-    }
-    return err_set(err, ST_RESOURCE_EXHAUSTED,
-                   "rank %u needs %" PRIu64 " bytes (parameters %" PRIu64 ", gradients %" PRIu64
-                   ", optimizer %" PRIu64 ", gather slots %" PRIu64 ", gradient slots %" PRIu64
-                   "), the limit is %" PRIu64,
-                   e->o.rank, total, m.params, m.grads, m.optimizer, m.gather_slots, m.grad_slots,
-                   e->o.device_memory);
-}
 
 /* Turns offsets into pointers and writes the header. */
 static void point(struct engine *e) {
@@ -109,31 +36,16 @@ static void point(struct engine *e) {
     m->scratch = (void *)(base + h->scratch_at);
     m->records = base + h->records_at;
     m->master = (void *)(base + h->master_at);
-    m->m = (void *)(base + h->m_at);
-    m->v = (void *)(base + h->v_at);
-    m->kept = (void *)(base + h->kept_at);
-    if (e->l->params_sharded) {
-        m->shard = base + (has_shard(e) ? h->shard_at : h->master_at);
+    for (unsigned k = 0; k < optimizer_states(&e->model->optimizer); k++) {
+        m->state[k] = (void *)(base + h->state_at[k]);
     }
+    m->kept = base + h->kept_at;
+    m->wide = h->wide_at ? (void *)(base + h->wide_at) : NULL;
+    m->shard = h->shard_at ? base + h->shard_at : NULL;
     m->params = m->arenas[ARENA_PARAMS].base;
     for (size_t u = 0; u < e->units; u++) {
         atomic_store(&m->units[u].version, COMM_NO_VERSION);
     }
-}
-
-/* What peers read from: which arena, and where it starts there. */
-static int source(const struct engine *e, uint64_t *offset) {
-    const struct memory_map *m = &e->mem;
-    if (!e->l->grads_sharded) {
-        *offset = m->header->kept_at;
-        return ARENA_STATE;
-    }
-    if (e->l->params_sharded) {
-        *offset = (uint64_t)(m->shard - m->arenas[ARENA_STATE].base);
-        return ARENA_STATE;
-    }
-    *offset = 0;
-    return ARENA_PARAMS;
 }
 
 static void set_up_update(struct engine *e) {
@@ -142,28 +54,49 @@ static void set_up_update(struct engine *e) {
         .kernels = e->o.kernels,
         .places = &e->places,
         .master = m->master,
-        .m = m->m,
-        .v = m->v,
+        .state = {m->state[0], m->state[1]},
         .kept = m->kept,
-        .bf16 = e->model->param_dtype == DTYPE_BF16,
+        .held = e->l->params_sharded ? m->shard : m->params,
         .progress = m->progress,
         .scratch = m->scratch,
     };
-    if (!e->l->params_sharded) {
-        e->update.copy = m->params;
-    } else if (has_shard(e)) {
-        e->update.copy = m->shard;
+}
+
+/* What peers read, and where it is in the arenas whose descriptors they get. */
+static void make_comm(struct engine *e) {
+    const struct memory_map *m = &e->mem;
+    const struct state_header *h = m->header;
+    const struct places *p = &e->places;
+    struct shm_options o = {.layout = e->l,
+                            .rank = e->o.rank,
+                            .grad_slots = e->o.slots.grad,
+                            .kernels = e->o.kernels,
+                            .device = e->device,
+                            .page = m->arenas[ARENA_CONTROL].base};
+    uint64_t kept = p->kept_elements.padded * dtype_bytes(e->model->kept_dtype);
+    o.memory[COMM_KEPT] = (struct shm_memory){m->kept, h->kept_at, kept};
+    if (e->l->params_sharded) {
+        uint64_t master = p->optimizer_elements.padded * sizeof(float);
+        o.memory[COMM_MASTER] = (struct shm_memory){(void *)m->master, h->master_at, master};
+        o.memory[COMM_SHARD] = (struct shm_memory){m->shard, h->shard_at, p->held_bytes.padded};
+    } else {
+        o.memory[COMM_REPLICA] = (struct shm_memory){m->params, 0, p->held_bytes.padded};
     }
+    e->comm = shm_new(&o);
+}
+
+static int make_fds(struct engine *e, struct err *err) {
+    static const int arenas[ENGINE_STATE_FDS] = {
+        [SHM_PAGE] = ARENA_CONTROL, [SHM_STATE] = ARENA_STATE, [SHM_PARAMS] = ARENA_PARAMS};
+    struct memory_map *m = &e->mem;
+    int rc = e->device->ops->readonly(e->device, &m->arenas[ARENA_PARAMS], &m->params_fd, err);
+    for (int i = 0; i < ENGINE_STATE_FDS && !rc; i++) {
+        rc = e->device->ops->readonly(e->device, &m->arenas[arenas[i]], &m->state_fds[i], err);
+    }
+    return rc;
 }
 
 int memory_init(struct engine *e, struct err *err) {
-    struct memory_map *m = &e->mem;
-    m->grad_fd = m->params_fd = m->state_fds[0] = m->state_fds[1] = -1;
-    for (int i = 0; i < ARENAS; i++) {
-        arena_init(&m->arenas[i]);
-    }
-    carve(e);
-    int rc = check_limit(e, err);
     static const struct {
         int arena;
         const char *name;
@@ -171,33 +104,24 @@ int memory_init(struct engine *e, struct err *err) {
     } arenas[] = {{ARENA_CONTROL, "zerod-control", ARENA_PUBLISHED},
                   {ARENA_STATE, "zerod-state", ARENA_SHARED},
                   {ARENA_PARAMS, "zerod-params", ARENA_PUBLISHED}};
+    struct memory_map *m = &e->mem;
+    m->grad_fd = m->params_fd = -1;
+    for (int i = 0; i < ENGINE_STATE_FDS; i++) {
+        m->state_fds[i] = -1;
+    }
+    carve(e);
+    int rc = carve_check(e, err);
     for (size_t i = 0; i < sizeof arenas / sizeof *arenas && !rc; i++) {
         rc = e->device->ops->alloc(e->device, &m->arenas[arenas[i].arena], arenas[i].name,
                                    arenas[i].use, err);
     }
-    if (rc) {
-        return rc; /* memory_free is the caller's */
-    }
-    point(e);
-    set_up_update(e);
-    uint64_t offset;
-    const struct arena *from = &m->arenas[source(e, &offset)];
-    rc = e->device->ops->readonly(e->device, &m->arenas[ARENA_CONTROL], &m->state_fds[0], err);
     if (!rc) {
-        rc = e->device->ops->readonly(e->device, from, &m->state_fds[1], err);
+        rc = make_fds(e, err);
     }
-    if (!rc) {
-        rc = e->device->ops->readonly(e->device, &m->arenas[ARENA_PARAMS], &m->params_fd, err);
-    }
-    if (!rc) {
-        e->comm = shm_new(&(struct shm_options){.layout = e->l,
-                                                .rank = e->o.rank,
-                                                .grad_slots = e->o.slots.grad,
-                                                .kernels = e->o.kernels,
-                                                .device = e->device,
-                                                .page = m->arenas[ARENA_CONTROL].base,
-                                                .source = from->base + offset,
-                                                .source_offset = offset});
+    if (!rc) { /* memory_free is the caller's */
+        point(e);
+        set_up_update(e);
+        make_comm(e);
     }
     return rc;
 }
@@ -231,19 +155,14 @@ void memory_free(struct engine *e) {
     struct memory_map *m = &e->mem;
     close_fd(&m->grad_fd);
     close_fd(&m->params_fd);
-    close_fd(&m->state_fds[0]);
-    close_fd(&m->state_fds[1]);
+    for (int i = 0; i < ENGINE_STATE_FDS; i++) {
+        close_fd(&m->state_fds[i]);
+    }
     for (int i = 0; i < ARENAS; i++) {
         e->device->ops->free(e->device, &m->arenas[i]);
     }
 }
 
 uint64_t memory_lease_offset(const struct engine *e, const struct lease_slot *s, uint32_t slot) {
-    return e->l->params_sharded ? slot * e->mem.params_stride
-                                : e->l->units[s->unit].flat_start * e->element;
-}
-
-float *memory_grad_slot(const struct engine *e, uint32_t slot) {
-    float *base = (void *)e->mem.arenas[ARENA_GRADS].base;
-    return base + slot * e->l->largest;
+    return e->l->params_sharded ? slot * e->mem.params_stride : e->places.units[s->unit].replica;
 }

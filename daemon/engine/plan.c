@@ -75,10 +75,20 @@ int course_refuse(const struct course *c, uint64_t step, uint32_t n, uint64_t un
                    c->model->units[course_unit(c, n)].name, verb(c->kind), asked);
 }
 
-int course_unfinished(const struct course *c, uint64_t step, uint32_t n, struct err *e) {
+int course_unfinished(const struct course *c, uint64_t step, uint32_t n, const char *more,
+                      struct err *e) {
     return err_set(e, ST_FAILED_PRECONDITION,
                    "step %" PRIu64 ", micro-batch %" PRIu32 ", plan position %" PRIu32
-                   ": the plan \"%.64s\" still expects %s \"%.90s\"",
+                   ": the plan \"%.64s\" still expects %s \"%.90s\"%s",
                    step, n / c->length, position(c, n), c->plan->name, verb(c->kind),
-                   c->model->units[course_unit(c, n)].name);
+                   c->model->units[course_unit(c, n)].name, more);
+}
+
+uint32_t course_gap(const struct course *c, uint32_t n, uint64_t unit, const bool *optional) {
+    uint32_t i = n, total = course_total(c);
+    while (i < total && course_unit(c, i) != unit && optional[course_unit(c, i)]) {
+        i++;
+    }
+    bool found = i < total ? course_unit(c, i) == unit : unit == UINT64_MAX;
+    return found ? i - n : UINT32_MAX;
 }

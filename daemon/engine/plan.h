@@ -28,7 +28,12 @@ bool course_had(const struct course *c, uint32_t n, uint64_t unit);
 /* FAILED_PRECONDITION: n is what the plan says next (or nothing, at its end), |unit| what was
  * asked. */
 int course_refuse(const struct course *c, uint64_t step, uint32_t n, uint64_t unit, struct err *e);
-/* FAILED_PRECONDITION: the plan still expects n. */
-int course_unfinished(const struct course *c, uint64_t step, uint32_t n, struct err *e);
+/* FAILED_PRECONDITION: the plan still expects n; |more| is added to the text. */
+int course_unfinished(const struct course *c, uint64_t step, uint32_t n, const char *more,
+                      struct err *e);
+
+/* How many of the collectives from n on may be left out, as |optional| says by unit, before one of
+ * |unit| comes; UINT32_MAX: |unit| cannot come next. |unit| UINT64_MAX: before the end. */
+uint32_t course_gap(const struct course *c, uint32_t n, uint64_t unit, const bool *optional);
 
 #endif

@@ -1,153 +1,95 @@
-/* Reduces. zero2 and zero3 sum each micro-batch's slots of all ranks into this rank's part of the
- * kept gradients; ddp adds its own slot to kept gradients of full length and, after the last
- * micro-batch, all-reduces them in place, in two halves. Everything runs in the order of the plan,
- * so counters say what is next. */
+/* Reduces: each sums the slots of the inner group into this rank's kept gradients. After a unit's
+ * last one of the last micro-batch the kept gradients are summed over the outer group, if there is
+ * more than this rank in it: each rank its piece, and then, unless a rank updates no more than its
+ * piece (zero1), each fetches the others'. Everything runs in the order of the plan, so counters
+ * say what is next. */
 #include <assert.h>
 #include <math.h>
 
 #include "engine/inner.h"
 
-uint32_t reduce_total(const struct engine *e) {
-    return e->t.fence.step == 0 ? (uint32_t)e->units : course_total(&e->reduces);
-}
-
-/* ---- gradient slots ---- */
-
-/* Has everyone who reads the |sequence|th slot of this try done so? */
-static bool is_read(struct engine *e, uint32_t sequence) {
-    if (sequence >= e->t.done) {
-        return false; /* not even here */
-    }
-    return e->t.fence.step == 0 || !e->l->grads_sharded ||
-           e->comm->ops->slot_is_read(e->comm, sequence % e->o.slots.grad, &e->t.fence, sequence);
-}
-
-bool reduce_grant(struct engine *e) {
+/* The try's last reduce is done: adds up the ranges in order of registration. */
+void reduce_conclude(struct engine *e) {
     struct attempt *t = &e->t;
-    uint32_t before = t->granted;
-    while (t->open && e->attached && t->granted < reduce_total(e) &&
-           (t->granted < e->o.slots.grad || is_read(e, t->granted - e->o.slots.grad))) {
-        t->granted++;
+    bool all = t->done == course_total(&e->reduces);
+    if (e->l->outer > 1) {
+        all = all && (e->l->optimizer_split ? t->summed : t->shared) == e->final_count;
     }
-    return t->granted != before;
-}
-
-/* ---- norm ---- */
-
-struct norm {
-    struct engine *e;
-    const float *x;
-    uint64_t n, blocks;
-};
-
-static void norm_share(void *ctx, unsigned thread, unsigned threads) {
-    const struct norm *w = ctx;
-    uint64_t from = w->blocks * thread / threads, to = w->blocks * (thread + 1) / threads;
-    for (uint64_t b = from; b < to; b++) {
-        uint64_t at = b * NORM_BLOCK, left = w->n - at;
-        w->e->blocks[b] =
-            w->e->o.kernels->sum_squares(left < NORM_BLOCK ? left : NORM_BLOCK, w->x + at);
-    }
-}
-
-/* kernels_norm of this rank's part, by all threads; blocks are added in order whoever summed them.
- */
-void reduce_part_norm(struct engine *e, struct op *o) {
-    struct norm w = {.e = e,
-                     .x = e->mem.kept + e->places.units[o->unit].part_at,
-                     .n = e->l->units[o->unit].part};
-    w.blocks = (w.n + NORM_BLOCK - 1) / NORM_BLOCK;
-    worker_launch(e, w.n, norm_share, &w);
-    o->sum_squares = 0;
-    for (uint64_t b = 0; b < w.blocks; b++) {
-        o->sum_squares += e->blocks[b];
-    }
-}
-
-/* The try's last reduce is done: adds up the units in order of registration. */
-static void conclude(struct engine *e) {
-    struct attempt *t = &e->t;
-    bool all = t->done == reduce_total(e) && (e->l->grads_sharded || t->shared == e->units);
     if (all) {
         t->sum_squares = 0;
-        for (size_t u = 0; u < e->units; u++) {
-            t->sum_squares += e->sums[u];
+        for (size_t i = 0; i < e->l->range_count; i++) {
+            if (!e->l->ranges[i].frozen) {
+                t->sum_squares += e->sums[i];
+            }
         }
         t->reduced = true;
     }
 }
 
-/* ---- one slot ---- */
+/* ---- the inner group ---- */
 
-static bool is_last_batch(const struct engine *e, uint32_t sequence) {
-    return sequence >= course_total(&e->reduces) - e->reduces.length;
+static bool is_last(const struct engine *e, uint32_t sequence) {
+    const struct course *c = &e->reduces;
+    uint32_t unit = course_unit(c, sequence);
+    return sequence >= course_total(c) - c->length &&
+           e->ordinals[sequence % c->length] + 1 == e->model->units[unit].contributions;
+}
+
+/* How many reduces of its unit come before it in the try. */
+static uint64_t number_of(const struct engine *e, uint32_t sequence) {
+    const struct course *c = &e->reduces;
+    uint64_t batch = sequence / c->length;
+    return batch * e->model->units[course_unit(c, sequence)].contributions +
+           e->ordinals[sequence % c->length];
 }
 
 static bool reduce_next(struct engine *e, struct op *o) {
     const struct attempt *t = &e->t;
-    uint32_t q = t->done, slot = q % e->o.slots.grad;
-    if (!t->open || t->fence.step == 0 || q >= t->asked) {
+    if (!t->open || t->fence.step == 0 || t->done >= t->asked) {
         return false;
     }
-    uint32_t unit = course_unit(&e->reduces, q);
-    struct comm_tag tag = {t->fence, e->attachment, q, unit, e->l->units[unit].padded};
-    if (e->versions[unit] != t->fence.step - 1 || /* else the update reads kept gradients still */
-        (e->l->grads_sharded && !e->comm->ops->can_reduce(e->comm, slot, &tag))) {
-        return false;
-    }
-    o->unit = unit;
-    o->slot = slot;
-    o->tag = tag;
-    o->add = q >= e->reduces.length;
-    o->norm = is_last_batch(e, q);
-    return true;
+    o->tag = slots_tag(e, t->done, t->used);
+    o->unit = o->tag.unit;
+    o->last = is_last(e, t->done);
+    return e->versions[o->unit] == t->fence.step - 1 && /* else the update reads kept gradients */
+           e->comm->ops->can_reduce(e->comm, &o->tag);
 }
 
-struct accumulation {
-    struct engine *e;
-    const struct op *o;
-    const float *from;
-    float *to;
-};
-
-enum { GRAIN = 4096 };
-
-static void accumulate_share(void *ctx, unsigned thread, unsigned threads) {
-    const struct accumulation *w = ctx;
-    uint64_t from, to;
-    pool_share(w->e->l->units[w->o->unit].padded, GRAIN, thread, threads, &from, &to);
-    const float *source = w->from + from;
-    if (from < to) {
-        w->e->o.kernels->sum(to - from, 1, &source, w->o->add, w->to + from);
-    }
-}
-
-static void accumulate(struct engine *e, struct op *o, float *kept) {
-    struct accumulation w = {e, o, memory_grad_slot(e, o->slot), kept};
-    worker_launch(e, e->l->units[o->unit].padded, accumulate_share, &w);
+static bool reduce_range(struct engine *e, const struct op *o, size_t range, bool add) {
+    const struct place *p = &e->places.ranges[range];
+    const struct comm_sum w = {
+        .at = e->l->ranges[range].grad_offset + p->kept.from,
+        .count = p->kept.count,
+        .from = e->model->wire_dtype,
+        .kept = e->model->kept_dtype,
+        .add = add,
+        .to = memory_kept(e, range),
+    };
+    return e->comm->ops->reduce_scatter(e->comm, &o->tag, &w);
 }
 
 static void reduce_run(struct engine *e, struct op *o) {
-    const struct place *p = &e->places.units[o->unit];
     struct unit_state *state = &e->mem.units[o->unit];
-    float *kept = e->mem.kept + p->kept_at;
-    uint64_t batch = o->tag.sequence / e->reduces.length;
-    assert(!o->add || (fence_equal(&state->kept, &o->tag.fence) && state->kept_count == batch));
+    const struct unit_place *u = &e->l->units[o->unit];
+    uint64_t number = number_of(e, o->tag.sequence);
+    assert(!number || (fence_equal(&state->kept, &o->tag.fence) && state->kept_count == number));
     state->kept_count = 0; /* while it is written it is nothing */
-    if (e->l->grads_sharded) {
-        o->ok = e->comm->ops->reduce_scatter(e->comm, o->slot, &o->tag, o->add, kept);
-    } else {
-        accumulate(e, o, kept);
+    for (size_t i = u->first; i < u->first + u->trainable && o->ok; i++) {
+        o->ok = reduce_range(e, o, i, number > 0);
     }
     if (!o->ok) {
         return;
     }
-    /* A slot's padding is whatever its last user left there. */
-    pieces_zero_gaps(places_kept(&e->places), o->unit, kept, p->kept);
+    e->comm->ops->put_mark(e->comm, &o->tag);
+    for (size_t i = u->first; i < u->first + u->trainable; i++) {
+        /* A slot's padding is whatever its last user left there. */
+        pieces_zero_gaps(&e->places.kept, i, memory_kept(e, i), e->places.ranges[i].kept.count,
+                         dtype_bytes(e->model->kept_dtype));
+    }
     state->kept = o->tag.fence;
-    state->kept_count = batch + 1;
-    if (o->norm && e->l->grads_sharded) {
-        reduce_part_norm(e, o);
+    state->kept_count = number + 1;
+    if (o->last && e->l->outer == 1) {
+        norm_pieces(e, o->unit);
     }
 }
 
@@ -155,13 +97,12 @@ static void reduce_finish(struct engine *e, struct op *o) {
     if (!o->ok) {
         return;
     }
-    if (o->norm && e->l->grads_sharded) {
-        e->sums[o->unit] = o->sum_squares;
-    } else if (o->norm) {
+    if (o->last && e->l->outer > 1) {
         e->comm->ops->put_kept(e->comm, o->unit, &o->tag.fence);
     }
+    e->t.used += o->tag.slot != COMM_ABSENT;
     e->t.done++;
-    conclude(e);
+    reduce_conclude(e);
 }
 
 static uint64_t *reduce_clock(struct engine *e) {
@@ -170,53 +111,89 @@ static uint64_t *reduce_clock(struct engine *e) {
 
 const struct op_kind op_reduce = {true, reduce_next, reduce_run, reduce_finish, reduce_clock};
 
-/* ---- ddp's all-reduce ---- */
+/* ---- the outer group ---- */
 
-/* The next unit of the last micro-batch for one of the halves; |limit|: how many may be through. */
-static bool half_next(struct engine *e, struct op *o, uint32_t through, uint32_t limit,
+/* The next unit for one of the halves; |through|: how many are through it. */
+static bool half_next(struct engine *e, struct op *o, uint32_t through,
                       bool (*can)(struct comm *c, size_t unit, const struct fence *f)) {
-    if (!e->t.open || e->l->grads_sharded || e->t.fence.step == 0 || through >= limit) {
+    if (!e->t.open || e->t.fence.step == 0 || e->l->outer == 1 || through == e->final_count) {
         return false;
     }
-    o->unit = course_unit(&e->reduces, through);
+    o->unit = course_unit(&e->reduces, e->finals[through]);
     o->tag.fence = e->t.fence;
     return can(e->comm, o->unit, &e->t.fence);
 }
 
 static bool sum_next(struct engine *e, struct op *o) {
     uint32_t before = course_total(&e->reduces) - e->reduces.length;
-    uint32_t complete = e->t.done > before ? e->t.done - before : 0;
-    return half_next(e, o, e->t.summed, complete, e->comm->ops->can_sum);
+    uint32_t through = e->t.summed, last = e->t.done > before ? e->t.done - before : 0;
+    return through < e->final_count && e->finals[through] < last &&
+           half_next(e, o, through, e->comm->ops->can_sum);
+}
+
+static bool sum_range(struct engine *e, size_t range) {
+    const struct place *p = &e->places.ranges[range];
+    enum dtype kept = e->model->kept_dtype;
+    uint64_t from = p->piece.from - p->kept.from;
+    const struct comm_sum w = {
+        .at = p->kept_at + from,
+        .count = p->piece.count,
+        .from = kept,
+        .kept = kept,
+        .to = memory_kept(e, range) + from * dtype_bytes(kept),
+    };
+    enum comm_kind kind = e->l->optimizer_split ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE;
+    return e->comm->ops->sum(e->comm, kind, &w);
 }
 
 static void sum_run(struct engine *e, struct op *o) {
-    o->ok = e->comm->ops->sum_part(e->comm, o->unit, &o->tag.fence);
+    const struct unit_place *u = &e->l->units[o->unit];
+    for (size_t i = u->first; i < u->first + u->trainable && o->ok; i++) {
+        o->ok = sum_range(e, i);
+    }
     if (o->ok) {
-        reduce_part_norm(e, o);
+        e->comm->ops->put_reduced(e->comm, o->unit, &o->tag.fence);
+        norm_pieces(e, o->unit);
     }
 }
 
 static void sum_finish(struct engine *e, struct op *o) {
     if (o->ok) {
-        e->sums[o->unit] = o->sum_squares;
         e->t.summed++;
+        reduce_conclude(e);
     }
 }
 
 const struct op_kind op_sum = {true, sum_next, sum_run, sum_finish, reduce_clock};
 
 static bool share_next(struct engine *e, struct op *o) {
-    return half_next(e, o, e->t.shared, e->t.summed, e->comm->ops->can_share);
+    return !e->l->optimizer_split && e->t.shared < e->t.summed &&
+           half_next(e, o, e->t.shared, e->comm->ops->can_share);
 }
 
 static void share_run(struct engine *e, struct op *o) {
-    o->ok = e->comm->ops->share_parts(e->comm, o->unit);
+    const struct unit_place *u = &e->l->units[o->unit];
+    uint64_t element = dtype_bytes(e->model->kept_dtype);
+    for (size_t i = u->first; i < u->first + u->trainable && o->ok; i++) {
+        const struct place *p = &e->places.ranges[i];
+        const struct comm_copy w = {
+            .group = COMM_OUTER,
+            .memory = COMM_KEPT,
+            .kind = COMM_ALL_REDUCE,
+            .at = p->kept_at * element,
+            .step = p->piece.count * element,
+            .count = p->piece.count,
+            .element = element,
+            .to = memory_kept(e, i),
+        };
+        o->ok = e->comm->ops->all_gather(e->comm, &w);
+    }
 }
 
 static void share_finish(struct engine *e, struct op *o) {
     if (o->ok) {
         e->t.shared++;
-        conclude(e);
+        reduce_conclude(e);
     }
 }
 

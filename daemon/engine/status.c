@@ -1,5 +1,19 @@
 #include "engine/inner.h"
 
+/* Locked. */
+static void ask_sent(struct engine *e, struct traffic by[COMM_GROUPS], struct traffic *sum) {
+    e->comm->ops->sent(e->comm, by);
+    *sum = (struct traffic){0};
+    for (int g = 0; g < COMM_GROUPS; g++) {
+        sum->all_gather_elements += by[g].all_gather_elements;
+        sum->all_gather_bytes += by[g].all_gather_bytes;
+        sum->reduce_scatter_elements += by[g].reduce_scatter_elements;
+        sum->reduce_scatter_bytes += by[g].reduce_scatter_bytes;
+        sum->all_reduce_elements += by[g].all_reduce_elements;
+        sum->all_reduce_bytes += by[g].all_reduce_bytes;
+    }
+}
+
 void engine_status(const struct engine *const_e, struct engine_status *s) {
     struct engine *e = (struct engine *)(uintptr_t)const_e; /* for its lock only */
     *s = (struct engine_status){.version = UINT64_MAX};
@@ -12,7 +26,7 @@ void engine_status(const struct engine *const_e, struct engine_status *s) {
             s->huge_bytes += a->huge;
         }
     }
-    e->comm->ops->sent(e->comm, &s->sent);
+    ask_sent(e, s->sent_by_group, &s->sent);
     s->gathers = e->gather_count;
     s->gathers_ahead = e->ahead_count;
     s->eval_gathers = e->eval_count;
@@ -33,7 +47,8 @@ void engine_status(const struct engine *const_e, struct engine_status *s) {
 
 void engine_sent(const struct engine *const_e, struct traffic *sent) {
     struct engine *e = (struct engine *)(uintptr_t)const_e;
+    struct traffic by[COMM_GROUPS];
     pthread_mutex_lock(&e->lock);
-    e->comm->ops->sent(e->comm, sent);
+    ask_sent(e, by, sent);
     pthread_mutex_unlock(&e->lock);
 }

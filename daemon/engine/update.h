@@ -1,13 +1,13 @@
 /* The update of a shard, tile by tile, so that it survives the death of whoever does it (design
  * §8).
  *
- * Each thread has a scratch tile and a progress record, both in adopted memory. A tile's new p, m,
- * v are computed into the scratch; then |ready| names step and tile; then they are copied into
- * place, with the bf16 or replicated parameters; then |done| names step and tile. Whoever begins a
- * unit reads the records first: a tile that was ready is copied again, those behind it are
- * computed. So a run that was stopped between any two writes is continued by the same call. Threads
- * share a unit by a fixed rule of its size and their number; a successor with another number
- * continues with the old one.
+ * Each thread has a scratch tile and a progress record, both in adopted memory. A tile's new master
+ * and optimizer states are computed into the scratch; then |ready| names step and tile; then they
+ * are copied into place, with the parameters in the dtype in which they are gathered or lent; then
+ * |done| names step and tile. Whoever begins a unit reads the records first: a tile that was ready
+ * is copied again, those behind it are computed. So a run that was stopped between any two writes
+ * is continued by the same call. Threads share a unit by a fixed rule of its size and their number;
+ * a successor with another number continues with the old one.
  */
 #ifndef ZD_ENGINE_UPDATE_H
 #define ZD_ENGINE_UPDATE_H
@@ -30,21 +30,23 @@ struct progress {
     _Atomic uint64_t ready_tile, done_step, done_tile;
 };
 
+enum { UPDATE_STATES = 2 }; /* at most, beside the master */
+
 /* What an update works on; all borrowed. */
 struct update {
     const struct kernels *kernels;
     const struct places *places;
-    float *master, *m, *v;     /* the shard, in place */
-    const float *kept;         /* summed gradients */
-    void *copy;                /* where updated parameters go too; NULL: nowhere */
-    bool bf16;                 /* they are bf16 there, otherwise fp32 */
-    struct progress *progress; /* one a thread */
-    float *scratch;            /* update_scratch_bytes(1) a thread */
-    void (*hook)(void *ctx);   /* tests: called between any two writes; NULL */
+    float *master, *state[UPDATE_STATES]; /* the shard, in place; states it lacks: NULL */
+    const void *kept;                     /* summed gradients, of the model's kept dtype */
+    uint8_t *held;                        /* where updated parameters go too; NULL: nowhere */
+    struct progress *progress;            /* one a thread */
+    float *scratch;                       /* update_scratch_bytes(model, 1) a thread */
+    void (*hook)(void *ctx);              /* tests: called between any two writes; NULL */
     void *hook_ctx;
 };
 
-uint64_t update_scratch_bytes(unsigned threads);
+/* Tiles for the master, each state, and gradients that are kept in bf16. */
+uint64_t update_scratch_bytes(const struct model *m, unsigned threads);
 
 /* How many of |threads| share the unit. */
 unsigned update_threads(const struct update *u, size_t unit, unsigned threads);

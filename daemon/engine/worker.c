@@ -70,7 +70,8 @@ static void *work(void *arg) {
     while (!e->stop) {
         uint32_t seen = atomic_load_explicit(&e->work, memory_order_acquire);
         e->comm->ops->look(e->comm);
-        bool news = reduce_grant(e), busy = take(e, &o);
+        slots_publish(e);
+        bool news = slots_grant(e), busy = take(e, &o);
         if (busy) {
             carry_out(e, &o);
         } else if (e->ran) {

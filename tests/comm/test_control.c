@@ -1,24 +1,27 @@
 /* Records are read whole or not at all; waiting ends when any of the words is raised. */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "comm/control.h"
 #include "comm/wait.h"
 
-enum { ROUNDS = 100000 };
+enum { READS = 1000, BURST = 64 };
 
 static struct control_record record;
 static _Atomic bool done;
 
 static void *write_records(void *arg) {
     (void)arg;
-    for (uint64_t i = 1; i <= ROUNDS; i++) {
+    for (uint64_t i = 1; !atomic_load(&done); i++) {
         const uint64_t words[CONTROL_WORDS] = {i, i, i, i, i, i, i};
         control_write(&record, words, CONTROL_WORDS);
+        if (i % BURST == 0) {
+            sched_yield(); /* else a reader on a busy machine may never come in between */
+        }
     }
-    atomic_store(&done, true);
     return NULL;
 }
 
@@ -26,7 +29,7 @@ START_TEST(a_record_is_whole) {
     pthread_t t;
     uint64_t w[CONTROL_WORDS], read = 0;
     ck_assert_int_eq(pthread_create(&t, NULL, write_records, NULL), 0);
-    while (!atomic_load(&done)) {
+    while (read < READS) {
         if (control_read(&record, w)) {
             for (int i = 1; i < CONTROL_WORDS; i++) {
                 ck_assert_uint_eq(w[i], w[0]);
@@ -34,10 +37,10 @@ START_TEST(a_record_is_whole) {
             read++;
         }
     }
+    atomic_store(&done, true);
     pthread_join(t, NULL);
     ck_assert(control_read(&record, w));
-    ck_assert_uint_eq(w[0], ROUNDS);
-    ck_assert_uint_gt(read, 0);
+    ck_assert_uint_gt(w[0], 0);
 }
 END_TEST
 

@@ -14,11 +14,8 @@ static struct engine *e;
 static void up_with(enum strategy s, uint32_t gather_slots, uint32_t micro_batches) {
     w = world_up(&(struct config){.ranks = 1,
                                   .threads = 1,
-                                  .strategy = s,
-                                  .param = DTYPE_FP32,
+                                  .model = {.strategy = s, .micro_batches = micro_batches},
                                   .slots = {gather_slots, 1},
-                                  .micro_batches = micro_batches,
-                                  .small = true,
                                   .seed = 5});
     e = w->trainers[0].e;
 }
@@ -131,6 +128,7 @@ START_TEST(off_the_plan) {
             "step 1: unit \"embedding\" cannot be loaded, initial values are step 0's");
     REFUSED(engine_finish(e, err), ST_FAILED_PRECONDITION,
             "step 1, micro-batch 0, plan position 0: the plan \"train\" still expects gather "
+            "\"embedding\"; not reduced: \"head\", \"empty\", \"block1\", \"block0\", "
             "\"embedding\"");
     borrow(0, 0);
     REFUSED(engine_finish(e, err), ST_FAILED_PRECONDITION,
@@ -349,11 +347,8 @@ START_TEST(gathers_run_ahead) {
     enum { STEPS = 4 };
     w = world_up(&(struct config){.ranks = 2,
                                   .threads = 1,
-                                  .strategy = strategies[_i],
-                                  .param = DTYPE_FP32,
+                                  .model = {.strategy = strategies[_i], .micro_batches = 2},
                                   .slots = {2, 2},
-                                  .micro_batches = 2,
-                                  .small = true,
                                   .compute_us = 3000,
                                   .seed = 6});
     world_load(w);

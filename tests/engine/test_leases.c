@@ -10,7 +10,7 @@ static struct course course;
 static struct leases leases;
 
 static void up(uint32_t slots, uint32_t ahead) {
-    reference_model(&model, 2, true, STRATEGY_ZERO3, DTYPE_FP32, 2);
+    reference_model(&model, 2, &(struct variant){.strategy = STRATEGY_ZERO3, .micro_batches = 2});
     ck_assert_int_eq(
         course_init(&course, &model, model_plan(&model, "train"), PLAN_GATHER, 2, NULL), 0);
     leases_init(&leases, slots, ahead);
@@ -30,6 +30,11 @@ static uint32_t gather(void) { /* runs the next gather whole; returns its slot *
     ck_assert_uint_eq(leases.slots[slot].unit, unit);
     leases_filled(&leases, slot);
     return slot;
+}
+
+static void ask(bool *ahead) {
+    ck_assert(!leases_full(&leases));
+    leases_ask(&leases, ahead);
 }
 
 static void report(uint32_t position) {
@@ -58,7 +63,7 @@ START_TEST(slots_are_filled_in_order_and_given_back) {
     bool ahead;
     up(2, 2);
     ck_assert(!leases_next(&leases, &unit)); /* nothing before the first is asked for */
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     ck_assert(!ahead);
     gather();
     gather();
@@ -67,9 +72,9 @@ START_TEST(slots_are_filled_in_order_and_given_back) {
     report(1);
     ck_assert_ptr_null(leases_to_report(&leases));
     ck_assert(!leases_release(&leases, 1)); /* not asked for */
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     ck_assert(ahead);
-    ck_assert(!leases_ask(&leases, &ahead)); /* all are held */
+    ck_assert(leases_full(&leases)); /* all are held */
     ck_assert(leases_any(&leases, &unit));
     char text[64];
     leases_list(&leases, text, sizeof text);
@@ -88,18 +93,18 @@ START_TEST(a_unit_in_two_slots) {
     bool ahead;
     up(3, 3);
     for (uint32_t n = 0; n < 4; n++) {
-        ck_assert(leases_ask(&leases, &ahead));
+        ask(&ahead);
         gather();
         report(n);
         ck_assert(leases_release(&leases, n));
     }
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     uint32_t first = gather(), second = gather();
     report(4);
     report(5);
     ck_assert_uint_eq(leases.slots[first].unit, 4);
     ck_assert_uint_eq(leases.slots[second].unit, 4);
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     ck_assert(leases_release(&leases, 4));
     ck_assert_int_eq(leases.slots[first].state, LEASE_FREE);
     ck_assert_int_eq(leases.slots[second].state, LEASE_READY);
@@ -112,18 +117,18 @@ START_TEST(revoked_while_filling) {
     uint32_t unit;
     bool ahead;
     up(1, 1);
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     ck_assert(leases_next(&leases, &unit));
     uint32_t slot = leases_launch(&leases);
     leases_start(&leases, &course, false);
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     ck_assert(!leases_next(&leases, &unit)); /* its slot is still written to */
     leases_start(&leases, NULL, false);
     leases_filled(&leases, slot);
     ck_assert_ptr_null(leases_to_report(&leases));
     ck_assert(!leases_next(&leases, &unit));
     leases_start(&leases, &course, false);
-    ck_assert(leases_ask(&leases, &ahead));
+    ask(&ahead);
     gather();
     down();
 }

@@ -13,16 +13,17 @@
 #include "device/arena.h"
 #include "world.h"
 
-static const enum strategy strategies[] = {STRATEGY_DDP, STRATEGY_ZERO2, STRATEGY_ZERO3};
+enum { STRATEGIES = 6 };
+static const enum strategy strategies[STRATEGIES] = {STRATEGY_DDP,          STRATEGY_ZERO1,
+                                                     STRATEGY_ZERO2,        STRATEGY_ZERO3,
+                                                     STRATEGY_HYBRID_SHARD, STRATEGY_HYBRID_ZERO2};
 
 static struct config config_of(int i, unsigned ranks) {
     return (struct config){.ranks = ranks,
                            .threads = 2,
-                           .strategy = strategies[i % 3],
-                           .param = i / 3 % 2 ? DTYPE_BF16 : DTYPE_FP32,
+                           .model = {.strategy = strategies[i % STRATEGIES],
+                                     .param = i / STRATEGIES % 2 ? DTYPE_BF16 : DTYPE_FP32},
                            .slots = {3, 2},
-                           .micro_batches = 1,
-                           .small = true,
                            .seed = (uint64_t)time(NULL) + (uint64_t)i};
 }
 
@@ -54,7 +55,7 @@ static uint64_t memfd_bytes(void) { /* of all memfds that are open writable: one
 START_TEST(memory_is_the_formula) {
     for (unsigned ranks = 1; ranks <= 4; ranks++) {
         struct config c = config_of(_i, ranks);
-        c.small = ranks % 2;
+        c.model.shape = ranks % 2 ? SHAPE_SMALL : SHAPE_LARGE;
         struct world *w = world_up(&c);
         uint64_t total = 0;
         for (unsigned r = 0; r < ranks; r++) {
@@ -73,28 +74,36 @@ START_TEST(memory_is_the_formula) {
 }
 END_TEST
 
+static void expect_traffic(const struct traffic *sent, const struct traffic *step, uint64_t n) {
+    ck_assert_uint_eq(sent->all_gather_bytes, n * step->all_gather_bytes);
+    ck_assert_uint_eq(sent->all_gather_elements, n * step->all_gather_elements);
+    ck_assert_uint_eq(sent->reduce_scatter_bytes, n * step->reduce_scatter_bytes);
+    ck_assert_uint_eq(sent->reduce_scatter_elements, n * step->reduce_scatter_elements);
+    ck_assert_uint_eq(sent->all_reduce_bytes, n * step->all_reduce_bytes);
+    ck_assert_uint_eq(sent->all_reduce_elements, n * step->all_reduce_elements);
+}
+
 START_TEST(traffic_is_the_formula) {
     for (unsigned ranks = 1; ranks <= 4; ranks++) {
         struct config c = config_of(_i, ranks);
-        c.micro_batches = 1 + (uint32_t)_i % 2 + ranks % 2;
+        c.model.micro_batches = 1 + (uint32_t)_i % 2 + ranks % 2;
+        c.model.shard_size = ranks == 4 ? 2 : 0;
         struct world *w = world_up(&c);
-        struct traffic step = layout_traffic(&w->layout);
+        struct traffic step = layout_traffic(&w->layout), by[2];
+        layout_traffic_by_group(&w->layout, by);
         struct engine_status s;
         world_load(w);
         world_quiet(w);
         engine_status(w->trainers[0].e, &s);
         ck_assert_uint_eq(s.version, 0);
-        ck_assert_uint_eq(s.sent.all_gather_bytes + s.sent.reduce_scatter_bytes, 0);
+        expect_traffic(&s.sent, &step, 0);
         world_steps(w, 5);
         world_quiet(w);
         for (unsigned r = 0; r < ranks; r++) {
             engine_status(w->trainers[r].e, &s);
-            ck_assert_uint_eq(s.sent.all_gather_bytes, 5 * step.all_gather_bytes);
-            ck_assert_uint_eq(s.sent.all_gather_elements, 5 * step.all_gather_elements);
-            ck_assert_uint_eq(s.sent.reduce_scatter_bytes, 5 * step.reduce_scatter_bytes);
-            ck_assert_uint_eq(s.sent.reduce_scatter_elements, 5 * step.reduce_scatter_elements);
-            ck_assert_uint_eq(s.sent.all_reduce_bytes, 5 * step.all_reduce_bytes);
-            ck_assert_uint_eq(s.sent.all_reduce_elements, 5 * step.all_reduce_elements);
+            expect_traffic(&s.sent, &step, 5);
+            expect_traffic(&s.sent_by_group[0], &by[0], 5);
+            expect_traffic(&s.sent_by_group[1], &by[1], 5);
             ck_assert_uint_eq(s.version, 5);
         }
         world_down(w);
@@ -103,7 +112,7 @@ START_TEST(traffic_is_the_formula) {
 END_TEST
 
 START_TEST(a_limit_is_kept) {
-    struct config c = config_of(2, 2);
+    struct config c = config_of(3, 2);
     struct world *w = world_up(&c);
     struct engine_status s;
     engine_status(w->trainers[0].e, &s);
@@ -123,13 +132,15 @@ START_TEST(a_limit_is_kept) {
     ck_assert_int_eq(engine_new(&w->layout, &o, &world_callbacks, &w->trainers[0], &e, &err),
                      -ST_RESOURCE_EXHAUSTED);
     char text[ERR_TEXT];
-    (void)snprintf(text, sizeof text,
-                   "rank 0 needs %lu bytes (parameters %lu, gradients %lu, optimizer %lu, gather "
-                   "slots %lu, gradient slots %lu), the limit is %lu",
-                   (unsigned long)s.total_bytes, (unsigned long)s.measured.params,
-                   (unsigned long)s.measured.grads, (unsigned long)s.measured.optimizer,
-                   (unsigned long)s.measured.gather_slots, (unsigned long)s.measured.grad_slots,
-                   (unsigned long)o.device_memory);
+    (void)snprintf(
+        text, sizeof text,
+        "rank 0 needs %lu bytes (parameters %lu, gradients %lu, optimizer %lu, gather "
+        "slots %lu, gradient slots %lu), the limit is %lu; unit \"block1\" has 1041 of 1478 "
+        "elements: split it into units",
+        (unsigned long)s.total_bytes, (unsigned long)s.measured.params,
+        (unsigned long)s.measured.grads, (unsigned long)s.measured.optimizer,
+        (unsigned long)s.measured.gather_slots, (unsigned long)s.measured.grad_slots,
+        (unsigned long)o.device_memory);
     /* the limit counts before rounding is known per line, so only the total includes it */
     ck_assert_str_eq(err.text, text);
     ck_assert_uint_eq(entries("/proc/self/fd"), fds);
@@ -214,19 +225,19 @@ START_TEST(deleted_at_any_time) {
 END_TEST
 
 START_TEST(foreign_descriptors) {
-    struct config c = config_of(2, 2);
+    struct config c = config_of(3, 2);
     struct world *w = world_up(&c);
     struct engine *e = w->trainers[0].e;
     struct err err;
     unsigned count = entries("/proc/self/fd");
-    int fds[2];
+    int fds[ENGINE_STATE_FDS];
     engine_state_fds(e, fds); /* its own */
-    int own[2] = {dup(fds[0]), dup(fds[1])};
+    int own[] = {dup(fds[0]), dup(fds[1]), dup(fds[2])};
     ck_assert_int_eq(engine_peer_state(e, 1, own, &err), -ST_INVALID_ARGUMENT);
     ck_assert_str_eq(err.text, "rank 1's control page: is of rank 0 of 2, must be of rank 1 of 2");
-    int garbage[2] = {dup(0), -1};
+    int garbage[ENGINE_STATE_FDS] = {dup(0), -1, -1};
     ck_assert_int_eq(engine_peer_state(e, 1, garbage, &err), -ST_INVALID_ARGUMENT);
-    int mine[2] = {dup(fds[0]), dup(fds[1])};
+    int mine[] = {dup(fds[0]), dup(fds[1]), dup(fds[2])};
     ck_assert_int_eq(engine_peer_state(e, 0, mine, &err), -ST_INVALID_ARGUMENT);
     ck_assert_str_eq(err.text, "rank 0 is no peer of rank 0 of 2");
     ck_assert_int_eq(engine_peer_grads(e, 7, 1, dup(fds[0]), &err), -ST_INVALID_ARGUMENT);
@@ -274,13 +285,13 @@ int main(void) {
     Suite *s = suite_create("memory");
     TCase *c = tcase_create("memory");
     tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, memory_is_the_formula, 0, 6);
-    tcase_add_loop_test(c, traffic_is_the_formula, 0, 6);
+    tcase_add_loop_test(c, memory_is_the_formula, 0, 2 * STRATEGIES);
+    tcase_add_loop_test(c, traffic_is_the_formula, 0, 2 * STRATEGIES);
     tcase_add_test(c, a_limit_is_kept);
-    tcase_add_loop_test(c, nothing_is_added_while_training, 0, 3);
-    tcase_add_loop_test(c, deleted_at_any_time, 0, 3);
+    tcase_add_loop_test(c, nothing_is_added_while_training, 0, STRATEGIES);
+    tcase_add_loop_test(c, deleted_at_any_time, 0, STRATEGIES);
     tcase_add_test(c, foreign_descriptors);
-    tcase_add_loop_test(c, late_peers, 0, 3);
+    tcase_add_loop_test(c, late_peers, 0, STRATEGIES);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

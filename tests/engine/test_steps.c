@@ -16,8 +16,9 @@ static uint64_t run(const struct config *c, unsigned steps) {
     uint64_t hash = world_hash(w);
     ck_assert_msg(hash == reference_hash(&w->ref),
                   "%s %s ranks %u threads %u slots %u %u K %u isa %s seed %lu",
-                  strategy_name(c->strategy), dtype_name(c->param), c->ranks, c->threads,
-                  c->slots.gather, c->slots.grad, c->micro_batches, c->isa, (unsigned long)c->seed);
+                  strategy_name(c->model.strategy), dtype_name(c->model.param), c->ranks,
+                  c->threads, c->slots.gather, c->slots.grad, c->model.micro_batches, c->isa,
+                  (unsigned long)c->seed);
     world_down(w);
     return hash;
 }
@@ -25,19 +26,16 @@ static uint64_t run(const struct config *c, unsigned steps) {
 static struct config config_of(enum strategy s, unsigned ranks) {
     return (struct config){.ranks = ranks,
                            .threads = 1,
-                           .strategy = s,
-                           .param = DTYPE_FP32,
+                           .model = {.strategy = s},
                            .slots = {2, 2},
-                           .micro_batches = 1,
                            .isa = "plain",
-                           .small = true,
                            .seed = (uint64_t)time(NULL) * 31 + ranks};
 }
 
 START_TEST(any_number_of_ranks) {
     struct config c = config_of(strategies[_i % 3], (unsigned)_i / 3 + 1);
     if (c.ranks == 4 || c.ranks == 2) {
-        c.param = DTYPE_BF16;
+        c.model.param = DTYPE_BF16;
     }
     run(&c, 3);
 }
@@ -52,7 +50,7 @@ START_TEST(equal_hashes) {
         struct config c = config_of(strategies[i % 3], 4);
         c.slots = (struct slots){slots[i / 3 % 3], slots[(i / 3 + 1) % 3]};
         c.threads = 1 + i / 9 % 2;
-        c.param = i / 18 ? DTYPE_BF16 : DTYPE_FP32;
+        c.model.param = i / 18 ? DTYPE_BF16 : DTYPE_FP32;
         c.isa = list[(i + i / 3 + i / 9) % isas]->isa;
         uint64_t hash = run(&c, 2);
         first = i ? first : hash;
@@ -66,16 +64,16 @@ START_TEST(large_units) {
     const struct kernels *list[3];
     struct config c = config_of(strategies[_i % 3], 2 + (unsigned)_i % 2);
     c.isa = list[kernels_available(list) - 1]->isa;
-    c.small = false;
+    c.model.shape = SHAPE_LARGE;
     c.threads = 1 + (unsigned)_i / 3 * 2;
-    c.param = _i < 3 ? DTYPE_BF16 : DTYPE_FP32;
+    c.model.param = _i < 3 ? DTYPE_BF16 : DTYPE_FP32;
     run(&c, 2);
 }
 END_TEST
 
 START_TEST(micro_batches) {
     struct config c = config_of(strategies[_i % 3], 3);
-    c.micro_batches = 1 + (uint32_t)_i / 3;
+    c.model.micro_batches = 1 + (uint32_t)_i / 3;
     c.slots = (struct slots){1, 1}; /* each slot is used again and again */
     run(&c, 3);
 }
@@ -84,7 +82,7 @@ END_TEST
 START_TEST(eight_ranks_with_one_slot) {
     struct config c = config_of(strategies[_i], 8);
     c.slots = (struct slots){1, 1};
-    c.micro_batches = 2;
+    c.model.micro_batches = 2;
     run(&c, 3);
 }
 END_TEST

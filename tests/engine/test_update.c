@@ -21,7 +21,7 @@ struct shard { /* all that is adopted */
     float *master, *m, *v;
     uint16_t *copy;
     struct progress progress[MAX_THREADS];
-    float scratch[MAX_THREADS * 3 * UPDATE_TILE];
+    float scratch[MAX_THREADS * 4 * UPDATE_TILE];
     uint64_t version[UNITS_MAX];
 };
 
@@ -38,20 +38,27 @@ static void count_writes(void *ctx) {
     }
 }
 
-static void up(enum strategy s) {
-    model = (struct model){.strategy = s, .param_dtype = DTYPE_BF16, .micro_batches = 1};
-    model.adamw = (struct adamw_options){0.9, 0.95, 1e-8, 0.1};
+static void up(enum strategy s, enum dtype kept) {
     const uint64_t sizes[2][4] = {{9000, 1, 4096, 300}, {2 * 65536, 70, 0, 3000}};
+    model = (struct model){0};
+    model_defaults(&model);
+    model.strategy = s;
+    model.param_dtype = DTYPE_BF16;
+    model.kept_dtype = kept;
+    model.optimizer.weight_decay = 0.1;
     for (int u = 0; u < 2; u++) {
         char name[16];
         (void)snprintf(name, sizeof name, "u%d", u);
-        ck_assert_int_eq(model_add_unit(&model, name, NULL), 0);
+        ck_assert_int_eq(model_add_unit(&model, name, 1, NULL), 0);
         for (int t = 0; t < 4; t++) {
             (void)snprintf(name, sizeof name, "u%d.%d", u, t);
-            ck_assert_int_eq(model_add_tensor(&model, name, 1, &sizes[u][t], (float)t * 0.5f, NULL),
-                             0);
+            struct tensor x = model_tensor(name, 1, &sizes[u][t]);
+            x.decay_multiplier = (float)t * 0.5f;
+            x.dtype = u == 1 && t == 1 ? DTYPE_FP16 : DTYPE_NONE; /* a range of its own */
+            ck_assert_int_eq(model_add_tensor(&model, &x, NULL), 0);
         }
     }
+    model.scaling.dynamic = true;
     ck_assert_int_eq(model_add_plan(&model, "train", NULL), 0);
     for (uint64_t u = 0; u < 2; u++) {
         ck_assert_int_eq(model_add_op(&model, PLAN_GATHER, u, NULL), 0);
@@ -62,7 +69,13 @@ static void up(enum strategy s) {
     places_init(&places, &layout, 1, UPDATE_TILE);
     gradients = calloc(layout.padded, sizeof *gradients);
     for (uint64_t i = 0; i < layout.padded; i++) {
-        gradients[i] = reference_gradient(3, 0, 0, i);
+        float g = reference_gradient(3, 0, 0, 0, i);
+        uint16_t bits = (uint16_t)(mix64(i) & 0x3F80); /* finite as bf16, too */
+        if (kept == DTYPE_FP32) {
+            gradients[i] = g;
+        } else {
+            ((uint16_t *)(void *)gradients)[i] = bits;
+        }
     }
 }
 
@@ -80,11 +93,11 @@ static void shard_init(struct shard *s) {
     s->m = calloc(n, sizeof(float));
     s->v = calloc(n, sizeof(float));
     s->copy = calloc(n, sizeof *s->copy);
-    for (size_t u = 0; u < model.unit_count; u++) {
-        const struct pieces *q = places_updated(&places);
-        for (size_t i = q->first[u]; i < q->first[u + 1]; i++) {
+    for (size_t r = 0; r < layout.range_count; r++) {
+        const struct pieces *q = &places.updated;
+        for (size_t i = q->first[r]; i < q->first[r + 1]; i++) {
             for (uint64_t j = 0; j < q->list[i].count; j++) {
-                uint64_t at = places.units[u].optimizer_at + q->list[i].range_offset + j;
+                uint64_t at = places.ranges[r].optimizer_at + q->list[i].range_offset + j;
                 s->master[at] = reference_initial(at);
             }
         }
@@ -103,11 +116,9 @@ static struct update update_of(struct shard *s) {
     return (struct update){.kernels = list[kernels_available(list) - 1],
                            .places = &places,
                            .master = s->master,
-                           .m = s->m,
-                           .v = s->v,
+                           .state = {s->m, s->v},
                            .kept = gradients,
-                           .copy = s->copy,
-                           .bf16 = true,
+                           .held = (uint8_t *)s->copy,
                            .progress = s->progress,
                            .scratch = s->scratch,
                            .hook = count_writes};
@@ -116,7 +127,7 @@ static struct update update_of(struct shard *s) {
 /* Finishes step |step| on all units from wherever it is. */
 static void apply(struct shard *s, uint64_t step, unsigned threads) {
     const struct step_scalars scalars =
-        step_scalars(&model.adamw, 1e6, 2, 1, 1e-2 / (double)step, step);
+        step_scalars(&model.optimizer, 1e6, 2, 1, 1e-2 / (double)step, step);
     struct update u = update_of(s);
     for (size_t unit = 0; unit < model.unit_count; unit++) {
         if (s->version[unit] != step) {
@@ -130,24 +141,28 @@ static void apply(struct shard *s, uint64_t step, unsigned threads) {
 /* The tile that a thread was at: what it was writing when it died may be anything. */
 static void scribble(struct shard *s, unsigned thread, uint64_t step) {
     struct progress *r = &s->progress[thread];
-    float *scratch = s->scratch + thread * 3 * UPDATE_TILE;
+    size_t tiles = update_scratch_bytes(&model, 1) / sizeof(float);
+    float *scratch = s->scratch + thread * tiles;
     bool ready = r->ready_step == step && !(r->done_step == step && r->done_tile == r->ready_tile);
     if (!ready) { /* it may have been computing the next tile into the scratch */
-        memset(scratch, 0xA5, sizeof(float) * 3 * UPDATE_TILE);
+        memset(scratch, 0xA5, sizeof(float) * tiles);
         return;
     }
-    size_t unit = r->ready_tile >= places.units[1].first_tile;
-    const struct place *p = &places.units[unit];
-    const struct pieces *q = places_updated(&places);
+    size_t range = 0;
+    while (range + 1 < layout.range_count && places.ranges[range + 1].first_tile <= r->ready_tile) {
+        range++;
+    }
+    const struct place *p = &places.ranges[range];
+    const struct pieces *q = &places.updated;
     uint64_t from = (r->ready_tile - p->first_tile) * UPDATE_TILE, to = from + UPDATE_TILE;
-    for (size_t i = q->first[unit]; i < q->first[unit + 1]; i++) {
+    for (size_t i = q->first[range]; i < q->first[range + 1]; i++) {
         for (uint64_t j = 0; j < q->list[i].count; j++) {
             uint64_t at = q->list[i].range_offset + j;
             if (at >= from && at < to) {
                 s->master[p->optimizer_at + at] = -1e30f;
                 s->m[p->optimizer_at + at] = -1e30f;
                 s->v[p->optimizer_at + at] = -1e30f;
-                s->copy[p->copy_at + at] = 0xA5A5;
+                s->copy[p->held_at / 2 + p->updated.from - p->held.from + at] = 0xA5A5;
             }
         }
     }
@@ -178,8 +193,9 @@ static void killed_run(struct shard *volatile s, unsigned volatile threads, uint
 }
 
 START_TEST(stopped_anywhere) {
-    up(_i & 1 ? STRATEGY_DDP : STRATEGY_ZERO3);
-    unsigned threads = 1 + (unsigned)_i / 2;
+    const enum strategy strategies[] = {STRATEGY_ZERO3, STRATEGY_DDP, STRATEGY_ZERO1};
+    up(strategies[_i % 3], _i % 2 ? DTYPE_BF16 : DTYPE_FP32);
+    unsigned threads = 1 + (unsigned)_i / 3;
     struct shard *plain = malloc(sizeof *plain), *s = malloc(sizeof *s);
     shard_init(plain);
     apply(plain, 1, threads);
@@ -204,7 +220,7 @@ int main(void) {
     Suite *s = suite_create("update");
     TCase *c = tcase_create("update");
     tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, stopped_anywhere, 0, 4);
+    tcase_add_loop_test(c, stopped_anywhere, 0, 6);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

@@ -7,16 +7,22 @@
 
 #include "world.h"
 
-static const enum strategy strategies[] = {STRATEGY_DDP, STRATEGY_ZERO2, STRATEGY_ZERO3};
+enum { STRATEGIES = 6 };
+static const enum strategy strategies[STRATEGIES] = {STRATEGY_DDP,          STRATEGY_ZERO1,
+                                                     STRATEGY_ZERO2,        STRATEGY_ZERO3,
+                                                     STRATEGY_HYBRID_SHARD, STRATEGY_HYBRID_ZERO2};
 
 static struct world *up(int i, unsigned ranks) {
-    struct config c = {.ranks = ranks,
+    bool hybrid = i % STRATEGIES >= 4;
+    struct config c = {.ranks = hybrid ? 4 : ranks,
                        .threads = 1,
-                       .strategy = strategies[i % 3],
-                       .param = i % 2 ? DTYPE_BF16 : DTYPE_FP32,
+                       .absent = i % 5 == 0,
+                       .model = {.strategy = strategies[i % STRATEGIES],
+                                 .shard_size = hybrid ? 2 : 0,
+                                 .param = i % 2 ? DTYPE_BF16 : DTYPE_FP32,
+                                 .micro_batches = 1 + (uint32_t)i / 3 % 2,
+                                 .shape = i % 5 ? SHAPE_SMALL : SHAPE_RICH},
                        .slots = {1 + (uint32_t)i / 3 % 2, 1 + (uint32_t)i / 6 % 2},
-                       .micro_batches = 1 + (uint32_t)i / 3 % 2,
-                       .small = true,
                        .seed = (uint64_t)time(NULL) * 64 + (uint64_t)i};
     return world_up(&c);
 }
@@ -63,7 +69,7 @@ END_TEST
 
 /* A slot of another try or another attachment is not summed, however ready it looks. */
 START_TEST(stale_tags_wait) {
-    struct world *w = up(2, 2);
+    struct world *w = up(3, 2);
     struct trainer *a = &w->trainers[0], *b = &w->trainers[1];
     world_load(w);
     world_steps(w, 1);

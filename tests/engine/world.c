@@ -34,14 +34,15 @@ static void gathered(void *ctx, const struct fence *f, uint32_t position, uint32
     (void)unit;
     (void)eval;
     ck_assert(fence_equal(f, &t->fence));
-    ck_assert_uint_eq(position, t->gathered);
-    t->gather_offset[t->gathered++] = offset;
+    ck_assert_uint_ge(position, t->gathered);
+    t->gather_offset[position] = offset;
+    t->gathered = position + 1;
 }
 
-static void granted(void *ctx, const struct fence *f, uint32_t sequence, uint64_t offset) {
+static void granted(void *ctx, const struct fence *f, uint32_t number, uint64_t offset) {
     struct trainer *t = ctx;
     ck_assert(fence_equal(f, &t->fence));
-    ck_assert_uint_eq(sequence, t->granted);
+    ck_assert_uint_eq(number, t->granted);
     t->grant_offset[t->granted++] = offset;
 }
 
@@ -151,17 +152,19 @@ struct world *world_up(const struct config *c) {
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->cond, NULL);
     ck_assert_int_eq(kernels_select(c->isa, &w->kernels, NULL), 0);
-    reference_model(&w->model, c->ranks, c->small, c->strategy, c->param, c->micro_batches);
+    reference_model(&w->model, c->ranks, &c->model);
     ck_assert_int_eq(layout_init(&w->layout, &w->model, c->ranks, NULL), 0);
     reference_init(&w->ref, &w->layout);
-    size_t events = w->model.unit_count * 4 * c->micro_batches;
+    w->ref.absent = c->absent ? reference_absent : NULL;
+    size_t events = model_plan(&w->model, "train")->count * w->model.micro_batches + 8;
     for (unsigned r = 0; r < c->ranks; r++) {
         struct trainer *t = &w->trainers[r];
         struct engine_options o = {.rank = r,
                                    .threads = c->threads,
                                    .slots = c->slots,
                                    .kernels = w->kernels,
-                                   .records_bytes = 1000};
+                                   .records_bytes = 1000,
+                                   .on_demand = c->on_demand};
         *t = (struct trainer){.w = w, .rank = r, .attachment = 10 * r};
         t->gather_offset = calloc(events, sizeof *t->gather_offset);
         t->grant_offset = calloc(events, sizeof *t->grant_offset);
@@ -197,119 +200,19 @@ void world_down(struct world *w) {
     }
 }
 
-/* ---- a trainer ---- */
-
 static void open_try(struct trainer *t) {
     struct world *w = t->w;
     t->fence = (struct fence){w->generation, w->step, w->attempt};
-    t->op = t->gathers = t->reduces = t->gathered = t->granted = 0;
+    t->op = t->gathers = t->reduces = t->calls = t->gathered = t->granted = 0;
     t->asked = t->finished = t->reduced = t->wants_void = t->cancelled = false;
     t->open = true;
     engine_open(t->e, &t->fence);
     engine_enter(t->e);
 }
 
-/* Values where tensors are; where padding is, what must never be seen. */
-static void fill(struct trainer *t, uint32_t unit, float *slot) {
-    struct world *w = t->w;
-    uint64_t *index = calloc(w->layout.largest + 1, sizeof *index);
-    uint32_t batch = t->reduces / (uint32_t)w->model.unit_count;
-    reference_indices(&w->layout, unit, index);
-    for (uint64_t i = 0; i < w->layout.units[unit].padded; i++) {
-        if (index[i] == UINT64_MAX) {
-            slot[i] = NAN;
-        } else if (t->fence.step == 0) {
-            slot[i] = reference_initial(index[i]) + (t->fence.attempt <= w->voids ? 5 : 0);
-        } else {
-            slot[i] = reference_gradient(t->fence.step, batch, t->rank, index[i]) *
-                      (t->fence.attempt <= w->voids ? 1e6f : 1.0f);
-        }
-    }
-    if (w->inf && t->rank == w->c.ranks - 1 && unit == 0) {
-        slot[3] = INFINITY;
-    }
-    free(index);
-}
-
-static float *granted_slot(struct trainer *t) {
-    uint64_t offset = t->grant_offset[t->reduces];
-    ck_assert_uint_le(offset + t->w->layout.largest * sizeof(float), t->bytes[1]);
-    return t->grads + offset / sizeof(float);
-}
-
-static bool move_load(struct trainer *t) {
-    if (t->reduces == t->w->model.unit_count) {
-        ck_assert_int_eq(engine_finish(t->e, NULL), 0);
-        t->finished = true;
-        return true;
-    }
-    if (t->granted <= t->reduces) {
-        return false;
-    }
-    fill(t, t->reduces, granted_slot(t));
-    ck_assert_int_eq(engine_load(t->e, t->reduces, NULL), 0);
-    t->reduces++;
-    return true;
-}
-
-static bool move_gather(struct trainer *t, uint32_t unit) {
-    struct world *w = t->w;
-    bool asked = t->asked;
-    if (!asked) {
-        ck_assert_int_eq(engine_gather(t->e, unit, NULL), 0);
-        t->asked = true;
-    }
-    if (t->gathered <= t->gathers) {
-        return !asked;
-    }
-    const uint8_t *params = t->params + t->gather_offset[t->gathers];
-    ck_assert_msg(reference_equal(&w->ref, unit, params),
-                  "rank %u step %lu unit %u: other parameters, seed %lu", t->rank,
-                  (unsigned long)w->step, unit, (unsigned long)w->c.seed);
-    if (w->c.compute_us) {
-        usleep(w->c.compute_us);
-        engine_events(t->e);
-        ck_assert(reference_equal(&w->ref, unit, params));
-    }
-    ck_assert_int_eq(engine_release(t->e, unit, NULL), 0);
-    t->gathers++;
-    t->op++;
-    t->asked = false;
-    return true;
-}
-
-static bool move_reduce(struct trainer *t, uint32_t unit) {
-    if (t->granted <= t->reduces) {
-        return false;
-    }
-    fill(t, unit, granted_slot(t));
-    ck_assert_int_eq(engine_reduce(t->e, unit, NULL), 0);
-    t->reduces++;
-    t->op++;
-    return true;
-}
-
-/* One call of the trainer's, if it can make one. */
-static bool move(struct trainer *t) {
-    const struct plan *plan = model_plan(&t->w->model, "train");
-    if (t->finished || !t->open) {
-        return false;
-    }
-    if (t->fence.step == 0) {
-        return move_load(t);
-    }
-    if (t->op == plan->count * t->w->c.micro_batches) {
-        ck_assert_int_eq(engine_finish(t->e, NULL), 0);
-        t->finished = true;
-        return true;
-    }
-    const struct plan_op *op = &plan->ops[t->op % plan->count];
-    return op->kind == PLAN_GATHER ? move_gather(t, op->unit) : move_reduce(t, op->unit);
-}
-
 void world_move(struct world *w, unsigned rank) {
     engine_events(w->trainers[rank].e);
-    if (!move(&w->trainers[rank])) {
+    if (!trainer_move(&w->trainers[rank])) {
         usleep(200);
     }
 }
@@ -360,7 +263,7 @@ static bool move_all(struct world *w) {
         struct trainer *t = &w->trainers[draw(w) % w->c.ranks];
         engine_events(t->e);
         bool old = t->wants_void && (t->cancelled || draw(w) % 3);
-        bool moved = old ? move_void(t) : move(t);
+        bool moved = old ? move_void(t) : trainer_move(t);
         any = any || moved || t->wants_void || t->wants_grads;
         w->moves += moved;
         if (t->wants_grads && draw(w) % 4 == 0) {
@@ -402,7 +305,7 @@ static void decide(struct world *w) {
     }
     ck_assert_int_eq(non_finite, w->inf);
     if (w->step && !non_finite) {
-        s = step_scalars(&w->model.adamw, sum, w->c.ranks, w->clip, 1e-3, w->ref.t + 1);
+        s = step_scalars(&w->model.optimizer, sum, w->c.ranks, w->clip, 1e-3, w->ref.t + 1);
         struct step_scalars expected = reference_step(&w->ref, w->step, w->clip);
         ck_assert(s.grad_norm == expected.grad_norm && s.multiplier == expected.multiplier);
     }
@@ -433,7 +336,7 @@ void world_finish_step(struct world *w) {
             for (unsigned r = 0; r < w->c.ranks; r++) {
                 struct trainer *t = &w->trainers[r];
                 engine_events(t->e);
-                stuck = !t->wants_void && !t->wants_grads && !move(t) && stuck;
+                stuck = !t->wants_void && !t->wants_grads && !trainer_move(t) && stuck;
             }
             if (stuck && !all_voted(w)) {
                 world_wait(w, seen);

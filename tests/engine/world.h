@@ -12,13 +12,12 @@
 
 struct config {
     unsigned ranks, threads;
-    enum strategy strategy;
-    enum dtype param;
+    struct variant model;
     struct slots slots;
-    uint32_t micro_batches;
     const char *isa;
     uint64_t seed;
-    bool small;          /* a model of a few hundred elements */
+    bool on_demand;
+    bool absent;         /* units that may be are left out now and then */
     unsigned compute_us; /* a trainer sleeps so long with each unit it has gathered */
 };
 
@@ -28,15 +27,16 @@ struct trainer {
     struct engine *e;
     uint64_t attachment;
     const uint8_t *params;
-    float *grads;
+    uint8_t *grads;
     uint64_t bytes[2];
     /* of the try */
     struct fence fence;
     bool open, wants_void, cancelled;
     bool wants_grads;              /* has not mapped rank 0's new slots yet */
-    uint32_t op, gathers, reduces; /* next of the plan; calls made */
+    uint32_t op, gathers, reduces; /* next of the plan: of all, of either kind */
+    uint32_t calls;                /* reduces, loads that were made */
     bool asked;                    /* the gather at |op| was asked for */
-    uint32_t gathered, granted;    /* reported */
+    uint32_t gathered, granted;    /* reported: behind the last position; how many */
     uint64_t *gather_offset, *grant_offset;
     bool finished, reduced, non_finite;
     double sum_squares;
@@ -61,6 +61,7 @@ struct world {
     bool reattach;       /* rank 0's trainer dies with each voided attempt */
     unsigned moves;      /* of this attempt */
     double clip;
+    struct traffic missing[LAYOUT_MAX_RANKS]; /* not sent since reduces were left out: elements */
     pthread_mutex_t lock;
     pthread_cond_t cond;
     uint64_t notified; /* under lock */
@@ -85,5 +86,8 @@ void world_maps(struct trainer *t);
 void world_wait(struct world *w, uint64_t seen);
 uint64_t world_seen(struct world *w);
 extern const struct engine_callbacks world_callbacks;
+
+/* trainer.c: one call of the trainer's, if it can make one. */
+bool trainer_move(struct trainer *t);
 
 #endif
