@@ -18,7 +18,7 @@ enum { GRAIN = 64 }; /* bench_threads' */
 
 struct rank {
     struct device *device;
-    struct arena page, source, grads, slot; /* slot: what it gathers into */
+    struct arena page, state, grads, slot; /* slot: what it gathers into */
     float *sum;
     uint8_t *from, *to; /* private: of the bound */
     struct comm *comm;
@@ -55,10 +55,11 @@ static int readonly(const struct arena *a) {
 static void make_layout(struct job *j, enum strategy s, unsigned ranks, uint64_t elements) {
     struct err e;
     struct model *m = &j->model;
-    *m = (struct model){.strategy = s, .param_dtype = DTYPE_FP32, .micro_batches = 1};
-    m->adamw = (struct adamw_options){0.9, 0.95, 1e-8, 0.1};
-    must(model_add_unit(m, "unit", &e), &e);
-    must(model_add_tensor(m, "tensor", 1, &elements, 1, &e), &e);
+    struct tensor t = model_tensor("tensor", 1, &elements);
+    model_defaults(m);
+    m->strategy = s;
+    must(model_add_unit(m, "unit", 1, &e), &e);
+    must(model_add_tensor(m, &t, &e), &e);
     must(model_add_plan(m, "train", &e), &e);
     must(model_add_op(m, PLAN_GATHER, 0, &e), &e);
     must(model_add_op(m, PLAN_REDUCE, 0, &e), &e);
@@ -70,27 +71,35 @@ static uint64_t payload(const struct job *j) {
     return j->layout.padded * sizeof(float);
 }
 
+/* Bytes of a rank's share of the unit, in the inner group. */
+static uint64_t share(const struct job *j) {
+    return payload(j) / j->layout.inner;
+}
+
 static void make_rank(struct job *j, unsigned rank) {
     struct rank *r = &j->ranks[rank];
     struct err e;
-    uint64_t bytes = payload(j), part = j->layout.part * sizeof(float);
+    uint64_t bytes = payload(j);
     must(device_cpu(1, &r->device, &e), &e);
     alloc(&r->page, "bench-control", control_bytes(&j->layout, 1));
-    alloc(&r->source, "bench-source", j->layout.params_sharded ? part : bytes);
+    alloc(&r->state, "bench-state", share(j));
     alloc(&r->grads, "bench-grads", bytes);
     alloc(&r->slot, "bench-slot", bytes);
-    r->sum = bench_memory(part);
+    r->sum = bench_memory(share(j));
     r->from = bench_memory(bytes);
     r->to = bench_memory(bytes);
-    r->comm = shm_new(&(struct shm_options){
+    struct shm_options o = {
         .layout = &j->layout,
         .rank = rank,
         .grad_slots = 1,
         .kernels = j->k,
         .device = r->device,
         .page = r->page.base,
-        .source = r->source.base,
-    });
+    };
+    /* Masters where they are gathered, kept gradients where they are summed. */
+    o.memory[j->layout.params_sharded ? COMM_MASTER : COMM_KEPT] =
+        (struct shm_memory){r->state.base, 0, share(j)};
+    r->comm = shm_new(&o);
     shm_own_grads(r->comm, r->grads.base);
 }
 
@@ -106,9 +115,29 @@ static void up(struct job *j, enum strategy s, unsigned ranks, uint64_t elements
             const struct rank *peer = &j->ranks[b];
             struct comm *c = j->ranks[a].comm;
             if (a != b) {
-                must(shm_peer_state(c, b, readonly(&peer->page), readonly(&peer->source), &e), &e);
+                const int fds[SHM_FDS] = {readonly(&peer->page), readonly(&peer->state), -1};
+                must(shm_peer_state(c, b, fds, &e), &e);
                 must(shm_peer_grads(c, b, 1, readonly(&peer->grads), &e), &e);
             }
+        }
+    }
+}
+
+static struct comm_tag tag_of(const struct job *j) {
+    return (struct comm_tag){
+        .fence = {1, 1, 1}, .attachment = 1, .elements = j->layout.largest_grad_elements};
+}
+
+/* Every rank's slot holds the unit's gradient, and every rank has seen it. */
+static void publish(struct job *j) {
+    const struct comm_tag tag = tag_of(j);
+    for (unsigned r = 0; r < j->layout.world; r++) {
+        j->ranks[r].comm->ops->put_tag(j->ranks[r].comm, &tag);
+    }
+    for (unsigned r = 0; r < j->layout.world; r++) {
+        if (!j->ranks[r].comm->ops->can_reduce(j->ranks[r].comm, &tag)) {
+            log_error("rank %u does not see the others' gradients", r);
+            exit(1);
         }
     }
 }
@@ -118,10 +147,10 @@ static void down(struct job *j) {
         struct rank *r = &j->ranks[i];
         r->comm->ops->del(r->comm);
         arena_free(&r->page);
-        arena_free(&r->source);
+        arena_free(&r->state);
         arena_free(&r->grads);
         arena_free(&r->slot);
-        munmap(r->sum, j->layout.part * sizeof(float));
+        munmap(r->sum, share(j));
         munmap(r->from, payload(j));
         munmap(r->to, payload(j));
         r->device->ops->del(r->device);
@@ -140,30 +169,59 @@ static double rate(struct job *j, void (*work)(void *context, size_t from, size_
 
 static void work_gather(void *context, size_t from, size_t to) {
     struct job *j = context;
-    for (size_t r = from / GRAIN; r < to / GRAIN; r++) {
-        j->ranks[r].comm->ops->all_gather(j->ranks[r].comm, 0, j->ranks[r].slot.base);
+    for (size_t i = from / GRAIN; i < to / GRAIN; i++) {
+        struct rank *r = &j->ranks[i];
+        const struct comm_copy w = {.group = COMM_INNER,
+                                    .memory = COMM_MASTER,
+                                    .kind = COMM_ALL_GATHER,
+                                    .count = share(j) / sizeof(float),
+                                    .element = sizeof(float),
+                                    .to = r->slot.base};
+        r->comm->ops->all_gather(r->comm, &w);
     }
 }
 
 static void work_reduce(void *context, size_t from, size_t to) {
     struct job *j = context;
-    const struct comm_tag tag = {{1, 1, 1}, 1, 0, 0, j->layout.padded};
-    for (size_t r = from / GRAIN; r < to / GRAIN; r++) {
-        j->ranks[r].comm->ops->reduce_scatter(j->ranks[r].comm, 0, &tag, false, j->ranks[r].sum);
+    const struct comm_tag tag = tag_of(j);
+    for (size_t i = from / GRAIN; i < to / GRAIN; i++) {
+        struct rank *r = &j->ranks[i];
+        const struct comm_sum w = {.at = i * share(j) / sizeof(float),
+                                   .count = share(j) / sizeof(float),
+                                   .from = DTYPE_FP32,
+                                   .kept = DTYPE_FP32,
+                                   .to = r->sum};
+        r->comm->ops->reduce_scatter(r->comm, &tag, &w);
     }
 }
 
 static void work_sum(void *context, size_t from, size_t to) {
     struct job *j = context;
-    for (size_t r = from / GRAIN; r < to / GRAIN; r++) {
-        j->ranks[r].comm->ops->sum_part(j->ranks[r].comm, 0, &(struct fence){1, 1, 1});
+    uint64_t piece = payload(j) / sizeof(float) / j->layout.outer;
+    for (size_t i = from / GRAIN; i < to / GRAIN; i++) {
+        struct rank *r = &j->ranks[i];
+        const struct comm_sum w = {.at = i * piece,
+                                   .count = piece,
+                                   .from = DTYPE_FP32,
+                                   .kept = DTYPE_FP32,
+                                   .to = (float *)(void *)r->state.base + i * piece};
+        r->comm->ops->sum(r->comm, COMM_ALL_REDUCE, &w);
     }
 }
 
 static void work_share(void *context, size_t from, size_t to) {
     struct job *j = context;
-    for (size_t r = from / GRAIN; r < to / GRAIN; r++) {
-        j->ranks[r].comm->ops->share_parts(j->ranks[r].comm, 0);
+    uint64_t piece = payload(j) / sizeof(float) / j->layout.outer;
+    for (size_t i = from / GRAIN; i < to / GRAIN; i++) {
+        struct rank *r = &j->ranks[i];
+        const struct comm_copy w = {.group = COMM_OUTER,
+                                    .memory = COMM_KEPT,
+                                    .kind = COMM_ALL_REDUCE,
+                                    .step = piece * sizeof(float),
+                                    .count = piece,
+                                    .element = sizeof(float),
+                                    .to = r->state.base};
+        r->comm->ops->all_gather(r->comm, &w);
     }
 }
 
@@ -230,6 +288,7 @@ int main(int argc, char **argv) {
         uint64_t elements = mib * 1024 * 1024 / sizeof(float);
         up(&j, STRATEGY_ZERO3, ranks, elements);
         row(&j, "all-gather", gather, (unsigned)rounds);
+        publish(&j);
         row(&j, "reduce-scatter", reduce, (unsigned)rounds);
         down(&j);
         up(&j, STRATEGY_DDP, ranks, elements);
