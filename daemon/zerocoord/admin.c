@@ -49,6 +49,11 @@ static void on_hash(struct grpc_call *call, const ProtobufCMessage *request) {
     grpc_call_finish(call, ST_UNIMPLEMENTED, "the daemons hold the parameters; ask each of them");
 }
 
+static void on_describe(struct grpc_call *call, const ProtobufCMessage *request) {
+    (void)request;
+    grpc_call_finish(call, ST_UNIMPLEMENTED, "the daemons keep the model; ask one of them");
+}
+
 /* ---- watching steps ---- */
 
 static void on_watch(struct grpc_call *call, const ProtobufCMessage *request) {
@@ -107,6 +112,10 @@ static const struct grpc_method methods[] = {
      .kind = GRPC_UNARY,
      .request = &zerod__v1__status_request__descriptor,
      .on_request = on_status},
+    {.path = "/zerod.v1.Admin/Describe",
+     .kind = GRPC_UNARY,
+     .request = &zerod__v1__describe_request__descriptor,
+     .on_request = on_describe},
     {.path = "/zerod.v1.Admin/Hash",
      .kind = GRPC_UNARY,
      .request = &zerod__v1__hash_request__descriptor,

@@ -24,6 +24,8 @@ static struct opt options[] = {
                  "Number of ranks."),
     OPT_UNSIGNED(0, "silence", "S", "30", "s", 1, 86400, &self.options.silence_s,
                  "A rank that has not voted this long after another did is named."),
+    OPT_UNSIGNED(0, "max-skips", "M", "50", NULL, 0, UINT32_MAX, &self.options.max_skips,
+                 "Steps in a row whose gradients are not finite before the job ends."),
     OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
                  "Pipe whose end means that the job's holder died."),
     OPT_FLAG('h', "help", &self.options.help, "Print this help."),
@@ -73,7 +75,8 @@ static int start(struct coord *c, struct err *e) {
     static struct grpc_service services[SERVICES];
     uint8_t uuid[JOB_UUID];
     int holder = opt_given(options, "holder-fd") ? (int)c->options.holder_fd : LIFE_NO_HOLDER;
-    struct decide_options o = {.max_skips_in_row = 50}; /* the optimizer's come with the models */
+    /* The rest comes with the models. */
+    struct decide_options o = {.max_skips_in_row = c->options.max_skips};
     if (getrandom(uuid, sizeof uuid, 0) != sizeof uuid) {
         return err_set(e, ST_UNAVAILABLE, "no random bytes for the coordinator's uuid");
     }

@@ -117,7 +117,11 @@ static void agree(struct coord *c) {
             return;
         }
     }
-    struct decide_options o = {.adamw = c->members[0].model.adamw, .max_skips_in_row = 50};
+    const struct model *m0 = &c->members[0].model;
+    struct decide_options o = {.optimizer = m0->optimizer,
+                               .scaling = m0->scaling,
+                               .gradient_divisor = m0->gradient_divisor,
+                               .max_skips_in_row = c->options.max_skips};
     job_coordinator_options(c->job, &o);
     c->agreed = true;
     forget_models(c);

@@ -1,6 +1,7 @@
 /* The Admin service of a daemon: what `zeroctl status` and zerorun ask. */
 #include <string.h>
 
+#include "proto/unpack.h"
 #include "zerod/session.h"
 
 static Zerod__V1__Memory memory_to_message(const struct memory *m) {
@@ -27,39 +28,109 @@ static Zerod__V1__Traffic traffic_to_message(const struct traffic *t) {
     return to;
 }
 
+static void add(struct traffic *to, const struct traffic *t) {
+    to->all_gather_bytes += t->all_gather_bytes;
+    to->all_gather_elements += t->all_gather_elements;
+    to->reduce_scatter_bytes += t->reduce_scatter_bytes;
+    to->reduce_scatter_elements += t->reduce_scatter_elements;
+    to->all_reduce_bytes += t->all_reduce_bytes;
+    to->all_reduce_elements += t->all_reduce_elements;
+}
+
+/* Traffic of both groups together and of each: [0] within, [1] between. */
+struct by_group {
+    Zerod__V1__Traffic all, group[2];
+    Zerod__V1__Traffic *list[2];
+};
+
+static void fill_groups(const struct traffic by[2], struct by_group *to) {
+    struct traffic all = by[0];
+    add(&all, &by[1]);
+    to->all = traffic_to_message(&all);
+    for (int g = 0; g < 2; g++) {
+        to->group[g] = traffic_to_message(&by[g]);
+        to->list[g] = &to->group[g];
+    }
+}
+
 /* The parts that a RankStatus points to. */
 struct parts {
     Zerod__V1__Fence fence;
     Zerod__V1__Memory measured, formula;
-    Zerod__V1__Traffic sent, last_step, per_step, ddp;
+    struct by_group sent, last_step, per_step;
+    Zerod__V1__Traffic ddp;
 };
+
+/* What follows from the model alone. */
+static void fill_planned(struct rank *r, Zerod__V1__RankStatus *m, struct parts *p) {
+    struct traffic by[2], ddp = layout_traffic_ddp(&r->layout);
+    struct slots slots = {(uint32_t)r->options.gather_slots, (uint32_t)r->options.grad_slots};
+    struct memory formula = layout_memory(&r->layout, (unsigned)r->options.rank, &slots);
+    formula.rounding = r->planned.rounding;
+    formula.fixed = r->planned.fixed;
+    memory_add(&formula, &r->records_memory.lines);
+    layout_traffic_by_group(&r->layout, by);
+    fill_groups(by, &p->per_step);
+    p->formula = memory_to_message(&formula);
+    p->ddp = traffic_to_message(&ddp);
+    m->formula = &p->formula;
+    m->sent_per_step_formula = &p->per_step.all;
+    m->n_sent_per_step_formula_by_group = 2;
+    m->sent_per_step_formula_by_group = p->per_step.list;
+    m->sent_per_step_ddp = &p->ddp;
+    m->elements = r->layout.elements;
+    m->strategy = (char *)strategy_name(r->model.strategy);
+    m->shard_size = r->layout.inner;
+    m->param_dtype = (char *)dtype_name(r->model.param_dtype);
+    m->wire_dtype = (char *)dtype_name(r->model.wire_dtype);
+    m->kept_dtype = (char *)dtype_name(r->model.kept_dtype);
+    m->optimizer = (char *)optimizer_name(r->model.optimizer.kind);
+    m->loss_scale = r->scale;
+    m->skips_in_row = r->skips_in_row;
+    m->warning = r->warning;
+}
+
+/* A dry run measures nothing: what would be allocated stands there. */
+static void fill_dry(struct rank *r, Zerod__V1__RankStatus *m, struct parts *p) {
+    struct memory account = r->planned;
+    memory_add(&account, &r->records_memory.lines);
+    p->measured = memory_to_message(&account);
+    m->measured = &p->measured;
+    m->memory_total = memory_total(&account);
+}
 
 static void fill_engine(struct rank *r, Zerod__V1__RankStatus *m, struct parts *p) {
     struct engine_status s;
     engine_status(r->engine, &s);
-    struct traffic per_step = layout_traffic(&r->layout);
-    struct traffic ddp = layout_traffic_ddp(&r->layout);
     memory_add(&s.measured, &r->records_memory.lines);
-    memory_add(&s.formula, &r->records_memory.lines);
     p->measured = memory_to_message(&s.measured);
-    p->formula = memory_to_message(&s.formula);
-    p->sent = traffic_to_message(&s.sent);
-    p->last_step = traffic_to_message(&r->sent_last_step);
-    p->per_step = traffic_to_message(&per_step);
-    p->ddp = traffic_to_message(&ddp);
     m->measured = &p->measured;
-    m->formula = &p->formula;
-    m->sent = &p->sent;
-    m->sent_last_step = &p->last_step;
-    m->sent_per_step_formula = &p->per_step;
-    m->sent_per_step_ddp = &p->ddp;
     m->memory_total = s.total_bytes + r->records_memory.bytes;
     m->huge_bytes = s.huge_bytes;
+    fill_groups(s.sent_by_group, &p->sent);
+    fill_groups(r->sent_last_step, &p->last_step);
+    m->sent = &p->sent.all;
+    m->n_sent_by_group = 2;
+    m->sent_by_group = p->sent.list;
+    m->sent_last_step = &p->last_step.all;
+    m->n_sent_last_step_by_group = 2;
+    m->sent_last_step_by_group = p->last_step.list;
     m->gathers = s.gathers;
     m->gathers_ahead = s.gathers_ahead;
     m->eval_gathers = s.eval_gathers;
     m->reduce_ns = s.reduce_ns;
     m->update_ns = s.update_ns;
+}
+
+static bool is_planned(const struct rank *r) {
+    return r->agreed && r->layout.model;
+}
+
+static const char *phase_of(const struct rank *r) {
+    if (r->options.dry_run && is_planned(r)) {
+        return "planned";
+    }
+    return r->engine ? job_rank_phase(r->job) : "waiting for a trainer's model";
 }
 
 static void on_status(struct grpc_call *call, const ProtobufCMessage *request) {
@@ -69,11 +140,10 @@ static void on_status(struct grpc_call *call, const ProtobufCMessage *request) {
     (void)request;
     m.rank = (uint32_t)r->options.rank;
     m.pid = (uint64_t)uv_os_getpid();
-    m.strategy = (char *)strategy_name(r->options.strategy);
-    m.param_dtype = (char *)dtype_name(r->options.param_dtype);
+    m.strategy = (char *)strategy_name(r->options.defaults.strategy);
     p.fence = fence_to_message(&r->last_open);
     m.fence = &p.fence;
-    m.phase = (char *)(r->engine ? job_rank_phase(r->job) : "waiting for a trainer's model");
+    m.phase = (char *)phase_of(r);
     m.attachment = r->attachment;
     m.trainer_pid = session_trainer_pid(r);
     m.steps = r->steps;
@@ -82,13 +152,35 @@ static void on_status(struct grpc_call *call, const ProtobufCMessage *request) {
     m.wait_ns = r->waits.step_ns;
     m.threads = (uint32_t)r->options.threads;
     m.isa = (char *)r->kernels->isa;
+    if (is_planned(r)) {
+        fill_planned(r, &m, &p);
+    }
     if (r->engine) {
         fill_engine(r, &m, &p);
+    } else if (is_planned(r)) {
+        fill_dry(r, &m, &p);
     }
     Zerod__V1__StatusReply reply = ZEROD__V1__STATUS_REPLY__INIT;
     reply.of_case = ZEROD__V1__STATUS_REPLY__OF_RANK;
     reply.rank = &m;
     grpc_call_reply(call, &reply.base);
+}
+
+static void on_describe(struct grpc_call *call, const ProtobufCMessage *request) {
+    struct rank *r = grpc_call_context(call);
+    (void)request;
+    if (!r->agreed) {
+        grpc_call_finish(call, ST_FAILED_PRECONDITION, "no model is agreed on yet");
+        return;
+    }
+    ProtobufCMessage *m = unpack_message(&zerod__v1__model__descriptor, buf_bytes(&r->registration),
+                                         buf_unread(&r->registration));
+    if (!m) {
+        grpc_call_finish(call, ST_INTERNAL, "the registration is no Model");
+        return;
+    }
+    grpc_call_reply(call, m);
+    protobuf_c_message_free_unpacked(m, NULL);
 }
 
 static void on_hash(struct grpc_call *call, const ProtobufCMessage *request) {
@@ -133,6 +225,10 @@ static const struct grpc_method methods[] = {
      .kind = GRPC_UNARY,
      .request = &zerod__v1__status_request__descriptor,
      .on_request = on_status},
+    {.path = "/zerod.v1.Admin/Describe",
+     .kind = GRPC_UNARY,
+     .request = &zerod__v1__describe_request__descriptor,
+     .on_request = on_describe},
     {.path = "/zerod.v1.Admin/Hash",
      .kind = GRPC_UNARY,
      .request = &zerod__v1__hash_request__descriptor,

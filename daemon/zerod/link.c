@@ -60,6 +60,9 @@ static void on_agreed(struct rank *r) {
         rank_end(r, e.text);
         return;
     }
+    if (r->options.dry_run) {
+        return; /* its trainer waits; whoever asked for the dry run ends it */
+    }
     session_agreed(r);
     Zerod__V1__Ready ready = ZEROD__V1__READY__INIT;
     Zerod__V1__DaemonMessage m = ZEROD__V1__DAEMON_MESSAGE__INIT;

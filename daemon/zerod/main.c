@@ -26,9 +26,18 @@ static struct opt options[] = {
     OPT_UNSIGNED(0, "world", "N", NULL, NULL, 1, LAYOUT_MAX_RANKS, &self.options.world,
                  "Number of ranks."),
     OPT_TEXT(0, "strategy", "S", "zero3", &self.options.strategy_text,
-             "How state is sharded: ddp, zero2, zero3."),
-    OPT_TEXT(0, "param-dtype", "T", "fp32", &self.options.dtype_text,
-             "Type of gathered parameters: fp32, bf16."),
+             "How state is sharded: ddp, zero1, zero2, zero3 (full_shard), hybrid_shard, "
+             "hybrid_zero2."),
+    OPT_UNSIGNED(0, "shard-size", "S", "0", NULL, 0, LAYOUT_MAX_RANKS, &self.options.shard_size,
+                 "Ranks that one copy of the state is sharded over, of the hybrid strategies; 0: "
+                 "what the trainer asks for, else all."),
+    OPT_CHOICE(0, "param-dtype", "T", NULL, "fp32|bf16|fp16", &self.options.param_text,
+               "Type of gathered parameters; default: what the trainer asks for, else fp32."),
+    OPT_CHOICE(0, "wire-dtype", "T", NULL, "fp32|bf16", &self.options.wire_text,
+               "Type of gradient slots; default: what the trainer asks for, else fp32."),
+    OPT_CHOICE(0, "kept-grad", "T", NULL, "fp32|bf16", &self.options.kept_text,
+               "Type of gradients that are kept between micro-batches; default: what the trainer "
+               "asks for, else fp32."),
     OPT_UNSIGNED(0, "gather-slots", "K", "2", NULL, 1, 64, &self.options.gather_slots,
                  "Gathered units held at a time; each slot holds the largest unit."),
     OPT_UNSIGNED(0, "grad-slots", "K", "2", NULL, 1, 64, &self.options.grad_slots,
@@ -43,6 +52,10 @@ static struct opt options[] = {
              "kill-trainer:rank=R,step=S[,phase=gather|compute|reduce|voted|apply]."),
     OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
                  "Pipe whose end means that the job's holder died."),
+    OPT_FLAG(0, "no-overlap", &self.options.no_overlap,
+             "Gather only what is asked for, nothing ahead (for tests)."),
+    OPT_FLAG(0, "dry-run", &self.options.dry_run,
+             "Take a trainer's model, tell by Status what it would need, allocate nothing."),
     OPT_FLAG(0, "trainer-groups", &self.options.trainer_groups,
              "Trainers run in process groups of their own: when one ends, its whole group does."),
     OPT_FLAG('h', "help", &self.options.help, "Print this help."),
@@ -54,15 +67,22 @@ static int check_options(struct options *o, struct err *e) {
         return err_set(e, ST_INVALID_ARGUMENT, "--rank %llu, but there are %llu ranks",
                        (unsigned long long)o->rank, (unsigned long long)o->world);
     }
-    o->strategy = strategy_parse(o->strategy_text);
-    if (o->strategy == STRATEGY_NONE) {
-        return err_set(e, ST_INVALID_ARGUMENT, "--strategy %s is unknown: ddp, zero2, zero3",
+    o->defaults = (struct model_defaults){
+        .strategy = strategy_parse(o->strategy_text),
+        .shard_size = (uint32_t)o->shard_size,
+        .param_dtype = o->param_text ? dtype_parse(o->param_text) : DTYPE_NONE,
+        .wire_dtype = o->wire_text ? dtype_parse(o->wire_text) : DTYPE_NONE,
+        .kept_dtype = o->kept_text ? dtype_parse(o->kept_text) : DTYPE_NONE,
+    };
+    if (o->defaults.strategy == STRATEGY_NONE) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "--strategy %s is unknown: ddp, zero1, zero2, zero3 (full_shard), "
+                       "hybrid_shard, hybrid_zero2",
                        o->strategy_text);
     }
-    o->param_dtype = dtype_parse(o->dtype_text);
-    if (o->param_dtype == DTYPE_NONE) {
-        return err_set(e, ST_INVALID_ARGUMENT, "--param-dtype %s is unknown: fp32, bf16",
-                       o->dtype_text);
+    if (o->shard_size && o->world % o->shard_size) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--shard-size %llu does not divide the %llu ranks",
+                       (unsigned long long)o->shard_size, (unsigned long long)o->world);
     }
     return drill_parse(o->drill_text, (unsigned)o->world, &self.drill, e);
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -25,6 +26,7 @@ void rank_memory_free(struct rank *r) {
     engine_del(r->engine);
     r->engine = NULL;
     layout_free(&r->layout);
+    buf_free(&r->registration);
     model_free(&r->model);
     arena_free(&r->records_memory);
 }
@@ -63,16 +65,36 @@ static int offer_to_peers(struct rank *r, bool state, const int *fds, size_t n, 
     return code;
 }
 
-int rank_memory_allocate(struct rank *r, struct err *e) {
-    int fds[ENGINE_STATE_FDS];
-    struct engine_options o = {
+/* What the model will need, before anything is allocated for it. */
+static int plan(struct rank *r, struct engine_options *o, struct err *e) {
+    *o = (struct engine_options){
         .rank = (unsigned)r->options.rank,
         .threads = (unsigned)r->options.threads,
         .slots = {(uint32_t)r->options.gather_slots, (uint32_t)r->options.grad_slots},
         .device_memory = r->options.device_memory,
         .kernels = r->kernels,
+        .on_demand = r->options.no_overlap,
     };
     int code = layout_init(&r->layout, &r->model, (unsigned)r->options.world, e);
+    code = code ? code : engine_account(&r->layout, o, &r->planned, e);
+    if (code) {
+        return code;
+    }
+    r->scale = scaling_start(&r->model.scaling).scale;
+    if (layout_lopsided(&r->layout, &o->slots, r->warning, sizeof r->warning) &&
+        r->options.rank == 0) {
+        log_warn("%s", r->warning);
+    }
+    return 0;
+}
+
+int rank_memory_allocate(struct rank *r, struct err *e) {
+    int fds[ENGINE_STATE_FDS];
+    struct engine_options o;
+    int code = plan(r, &o, e);
+    if (r->options.dry_run) {
+        return code;
+    }
     if (code == 0) {
         code = engine_new(&r->layout, &o, &rank_engine_callbacks, r, &r->engine, e);
     }
@@ -105,7 +127,8 @@ static int take(struct rank *r, const struct taking *t, const int *fds, struct e
     if (!t->state) {
         return engine_peer_grads(r->engine, t->from, t->attachment, fds[0], e);
     }
-    int own[ENGINE_STATE_FDS] = {fds[0], fds[1]};
+    int own[ENGINE_STATE_FDS];
+    memcpy(own, fds, sizeof own);
     return engine_peer_state(r->engine, t->from, own, e);
 }
 

@@ -89,21 +89,31 @@ static void op_cancel(void *ctx, const struct fence *f) {
 
 /* Nobody reads this rank's memory at a decision: before it all reads of the try are done, after it
  * peers wait for our part of the update. So the difference of two is what a step sent. */
+static struct traffic difference(const struct traffic *a, const struct traffic *b) {
+    return (struct traffic){
+        .all_gather_elements = a->all_gather_elements - b->all_gather_elements,
+        .all_gather_bytes = a->all_gather_bytes - b->all_gather_bytes,
+        .reduce_scatter_elements = a->reduce_scatter_elements - b->reduce_scatter_elements,
+        .reduce_scatter_bytes = a->reduce_scatter_bytes - b->reduce_scatter_bytes,
+        .all_reduce_elements = a->all_reduce_elements - b->all_reduce_elements,
+        .all_reduce_bytes = a->all_reduce_bytes - b->all_reduce_bytes,
+    };
+}
+
 static void count_step(struct rank *r) {
-    struct traffic now, *before = &r->sent, *step = &r->sent_last_step;
-    engine_sent(r->engine, &now);
-    step->all_gather_elements = now.all_gather_elements - before->all_gather_elements;
-    step->all_gather_bytes = now.all_gather_bytes - before->all_gather_bytes;
-    step->reduce_scatter_elements = now.reduce_scatter_elements - before->reduce_scatter_elements;
-    step->reduce_scatter_bytes = now.reduce_scatter_bytes - before->reduce_scatter_bytes;
-    step->all_reduce_elements = now.all_reduce_elements - before->all_reduce_elements;
-    step->all_reduce_bytes = now.all_reduce_bytes - before->all_reduce_bytes;
-    r->sent = now;
+    struct engine_status now;
+    engine_status(r->engine, &now);
+    for (int g = 0; g < 2; g++) {
+        r->sent_last_step[g] = difference(&now.sent_by_group[g], &r->sent[g]);
+        r->sent[g] = now.sent_by_group[g];
+    }
 }
 
 static void op_apply(void *ctx, const struct decision *d) {
     struct rank *r = ctx;
     r->in_doubt = false;
+    r->scale = d->scale.scale;
+    r->skips_in_row = d->skips_in_row;
     count_step(r);
     r->steps += d->fence.step > 0;
     if (drill_due(&r->drill, (unsigned)r->options.rank, DRILL_APPLY, &d->fence) && r->session) {
@@ -141,6 +151,7 @@ static void op_entered(void *ctx, const struct fence *f, const struct vote *comm
         m.shared_cursor = (ProtobufCBinaryData){committed->shared_cursor_bytes,
                                                 (uint8_t *)committed->shared_cursor};
     }
+    m.loss_scale = r->scale;
     m.void_reason = (char *)void_reason;
     Zerod__V1__TrainerReply reply = ZEROD__V1__TRAINER_REPLY__INIT;
     reply.id = s->begin_id;
@@ -166,6 +177,7 @@ static void op_stepped(void *ctx, const struct decision *d, const struct fence *
     m.n_user = d->user_count;
     m.user = (double *)d->user;
     m.next = &fence;
+    m.loss_scale = d->scale.scale;
     Zerod__V1__TrainerReply reply = ZEROD__V1__TRAINER_REPLY__INIT;
     reply.id = s->step_id;
     reply.answer_case = ZEROD__V1__TRAINER_REPLY__ANSWER_OUTCOME;

@@ -3,11 +3,12 @@
  *   main.c     options, loop, start and end
  *   link.c     the stream to the coordinator; carries the protocol's messages to and from job/
  *   session.c  the Trainer service: one stream is one attachment; who may attach
+ *   registered.c  the answer to a registration: where everything is
  *   depart.c   how an attachment ends
  *   calls.c    a trainer's calls, checked and passed to engine/ and job/
  *   rank.c     the ops between job/, engine/ and the session
  *   memory.c   from the agreed model to mapped memory: engine, offers to peers, offers from peers
- *   admin.c    Status and Hash
+ *   admin.c    Status, Describe and Hash
  *   drill.c    kills its own trainer at a given point, to show that nothing is lost
  *
  * All of it runs on the loop's thread; the engine's worker only rings `work`.
@@ -32,13 +33,14 @@
 #include "rpc/server.h"
 #include "zerod/drill.h"
 
+enum { WARNING_TEXT = 512 };
+
 struct options {
     const char *listen, *handover, *coordinator, *job, *isa;
-    uint64_t rank, world, gather_slots, grad_slots, threads, device_memory, holder_fd;
-    enum strategy strategy;
-    enum dtype param_dtype;
-    const char *strategy_text, *dtype_text, *drill_text;
-    bool trainer_groups, help;
+    uint64_t rank, world, shard_size, gather_slots, grad_slots, threads, device_memory, holder_fd;
+    struct model_defaults defaults;
+    const char *strategy_text, *param_text, *wire_text, *kept_text, *drill_text;
+    bool trainer_groups, no_overlap, dry_run, help;
 };
 
 /* The trainer's waiting, as `zeroctl status` shows it; ns. */
@@ -71,7 +73,10 @@ struct rank {
     struct records *records;
     struct model model; /* agreed once |agreed|, a candidate before */
     bool has_model, agreed, ready;
+    struct buf registration; /* the candidate as it was sent, packed */
     struct layout layout;
+    struct memory planned;      /* what engine_account said */
+    char warning[WARNING_TEXT]; /* about the model's units; "" */
     const struct kernels *kernels;
     struct engine *engine; /* NULL until agreed */
     unsigned taking;       /* peers' descriptors on their way */
@@ -86,9 +91,12 @@ struct rank {
     struct waits waits;
     struct drill drill;
 
-    struct grpc_call *hash_call;         /* a Hash that waits for the engine */
-    uint64_t steps;                      /* determined training steps */
-    struct traffic sent, sent_last_step; /* at the last decision; since the one before it */
+    struct grpc_call *hash_call; /* a Hash that waits for the engine */
+    uint64_t steps;              /* determined training steps */
+    uint64_t skips_in_row;       /* of the last decision, like ... */
+    double scale;                /* ... what losses are multiplied with */
+    /* At the last decision; since the one before it. By group: within, between. */
+    struct traffic sent[2], sent_last_step[2];
 };
 
 /* main.c: ends the process in order; the first cause counts and is logged. |reason| NULL: a wanted

@@ -45,49 +45,6 @@ void session_refuse(struct session *s, uint64_t id, int code, const char *text, 
 
 /* ---- registering ---- */
 
-static void say_registered(struct session *s, const uint8_t token[HANDOVER_TOKEN],
-                           const uint64_t bytes[2]) {
-    struct rank *r = s->rank;
-    const struct layout *l = &r->layout;
-    size_t units = r->model.unit_count;
-    Zerod__V1__UnitPlace *places = mem_zeroed(units, sizeof *places);
-    Zerod__V1__UnitPlace **list = mem_zeroed(units, sizeof *list);
-    uint64_t *offsets = mem_zeroed(r->model.tensor_count, sizeof *offsets);
-    for (size_t t = 0; t < r->model.tensor_count; t++) {
-        offsets[t] = l->tensors[t].offset;
-    }
-    for (size_t u = 0; u < units; u++) {
-        zerod__v1__unit_place__init(&places[u]);
-        places[u].elements = l->units[u].padded;
-        places[u].n_tensor_offsets = r->model.units[u].tensors;
-        places[u].tensor_offsets = offsets + r->model.units[u].first;
-        list[u] = &places[u];
-    }
-    Zerod__V1__Ticket ticket = ZEROD__V1__TICKET__INIT;
-    ticket.token = (ProtobufCBinaryData){HANDOVER_TOKEN, (uint8_t *)token};
-    ticket.socket_path = (char *)handover_path(r->handover);
-    Zerod__V1__Registered m = ZEROD__V1__REGISTERED__INIT;
-    m.rank = (uint32_t)r->options.rank;
-    m.world_size = (uint32_t)r->options.world;
-    m.attachment = s->rank->attachment;
-    m.ticket = &ticket;
-    m.param_bytes = bytes[0];
-    m.grad_bytes = bytes[1];
-    m.strategy = (Zerod__V1__Strategy)r->model.strategy;
-    m.param_dtype = (Zerod__V1__Dtype)r->model.param_dtype;
-    m.grad_slots = (uint32_t)r->options.grad_slots;
-    m.n_places = units;
-    m.places = list;
-    Zerod__V1__TrainerReply reply = ZEROD__V1__TRAINER_REPLY__INIT;
-    reply.id = s->register_id;
-    reply.answer_case = ZEROD__V1__TRAINER_REPLY__ANSWER_REGISTERED;
-    reply.registered = &m;
-    session_say(s, &reply);
-    free(places);
-    free(list);
-    free(offsets);
-}
-
 static void refuse_registration(struct session *s, const struct err *e) {
     struct grpc_call *call = s->call;
     session_refuse(s, s->register_id, e->code, e->text, false);
@@ -112,7 +69,7 @@ void session_attach(struct session *s) {
         return;
     }
     s->state = SESSION_ATTACHED;
-    say_registered(s, token, bytes);
+    registered_say(s, token, bytes);
     job_rank_attached(r->job, r->attachment);
 }
 
@@ -138,9 +95,8 @@ void session_determined(struct rank *r) {
 
 /* A first registration goes to the coordinator, later ones must equal what was agreed. */
 static int take_model(struct rank *r, const Zerod__V1__Model *message, struct err *e) {
-    struct model_defaults d = {r->options.strategy, r->options.param_dtype};
     struct model m;
-    int code = model_from_message(message, &d, &m, e);
+    int code = model_from_message(message, &r->options.defaults, &m, e);
     if (code == 0 && r->agreed) {
         code = model_difference(&r->model, (unsigned)r->options.rank, &m, (unsigned)r->options.rank,
                                 e);
@@ -153,12 +109,12 @@ static int take_model(struct rank *r, const Zerod__V1__Model *message, struct er
     r->model = m;
     r->has_model = true;
     Zerod__V1__Model filled = *message;
-    filled.strategy = (Zerod__V1__Strategy)m.strategy;
-    filled.param_dtype = (Zerod__V1__Dtype)m.param_dtype;
-    filled.micro_batches = m.micro_batches;
+    model_fill_message(&m, &filled);
     size_t n = zerod__v1__model__get_packed_size(&filled);
     uint8_t *bytes = mem_zeroed(n, 1);
     (void)zerod__v1__model__pack(&filled, bytes);
+    buf_free(&r->registration);
+    buf_append(&r->registration, bytes, n);
     link_send_registration(r, bytes, n);
     free(bytes);
     return 0;

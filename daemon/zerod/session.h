@@ -41,6 +41,10 @@ void session_refuse(struct session *s, uint64_t id, int code, const char *text, 
 /* The answer to Register once memory is there: attaches. */
 void session_attach(struct session *s);
 
+/* registered.c: |bytes| of the two descriptors. */
+void registered_say(struct session *s, const uint8_t token[HANDOVER_TOKEN],
+                    const uint64_t bytes[2]);
+
 /* depart.c */
 void session_drop(struct session *s); /* out of the rank; freed by the loop */
 void session_lost(struct session *s); /* its stream has ended */
