@@ -15,6 +15,7 @@ struct zerod {
     struct zerod_error last;
     size_t units, op_count[2], position;
     struct zerod_op *ops[2]; /* train, eval */
+    float **slots;           /* [units]: the gradient slot that is lent to each */
     bool eval;
     long calls, void_at;
 };
@@ -46,36 +47,49 @@ static void follow(struct zerod *z, enum zerod_collective kind, uint32_t unit) {
             (int)kind, unit, (int)op->kind, op->unit);
 }
 
-static void check_unit(const struct zerod_unit *have, const struct gpt_unit *want) {
+static void check_tensor(const struct zerod_tensor *t, const struct gpt_tensor *w) {
+    REQUIRE(strcmp(t->name, w->name) == 0 && t->dims == w->dims &&
+                memcmp(t->shape, w->shape, w->dims * sizeof *t->shape) == 0,
+            "tensor %s is not %s", t->name, w->name);
+    REQUIRE(t->weight_decay_multiplier == (t->dims == 2 ? 1.0f : 0.0f), "decay of %s", t->name);
+    REQUIRE(w->tied == (t->alias != NULL) && (!t->alias || strcmp(t->alias, "embed.wte") == 0),
+            "alias of %s", t->name);
+}
+
+static void check_unit(const struct zerod_unit *have, const struct gpt_unit *want, bool twice) {
     REQUIRE(strcmp(have->name, want->name) == 0 && have->tensor_count == want->count,
             "unit %s is not %s", have->name, want->name);
+    REQUIRE(have->contributions == (twice ? 2 : 1), "%u contributions of %s", have->contributions,
+            have->name);
     for (size_t i = 0; i < want->count; i++) {
-        const struct zerod_tensor *t = &have->tensors[i];
-        const struct gpt_tensor *w = &want->tensors[i];
-        REQUIRE(strcmp(t->name, w->name) == 0 && t->dims == w->dims &&
-                    memcmp(t->shape, w->shape, w->dims * sizeof *t->shape) == 0,
-                "tensor %s is not %s", t->name, w->name);
-        REQUIRE(t->weight_decay_multiplier == (t->dims == 2 ? 1.0f : 0.0f), "decay of %s", t->name);
+        check_tensor(&have->tensors[i], &want->tensors[i]);
     }
 }
 
 static struct store_config config_of(const struct zerod_model *m) {
+    const struct zerod_unit *head = &m->units[m->unit_count - 1];
     const uint64_t *wte = m->units[0].tensors[0].shape, *wpe = m->units[0].tensors[1].shape;
+    const struct zerod_scaling *s = &m->scaling;
     const struct store_config c = {
         .shape = {.layers = m->unit_count - 2,
                   .heads = 1, /* no tensor's shape depends on it */
                   .channels = wte[1],
                   .seq = wpe[0],
                   .batch = 1,
-                  .vocab = wte[0]},
-        .dtype = m->param_dtype == ZEROD_BF16 ? DTYPE_BF16 : DTYPE_NONE,
+                  .vocab = wte[0],
+                  .tied = head->tensors[HEAD_W].alias != NULL},
+        .dtype = (enum dtype)m->param_dtype,
         .micro_batches = m->micro_batches,
-        .adamw = {m->beta1, m->beta2, m->epsilon, m->weight_decay},
+        .optimizer = {(enum optimizer)m->optimizer, m->beta1, m->beta2, m->epsilon, m->weight_decay,
+                      m->momentum, m->nesterov, m->clip_value},
+        .scaling = {s->dynamic, s->start, s->factor, s->floor, s->window, s->hysteresis},
+        .initialised = m->units[0].tensors[0].init.kind != ZEROD_LOADED,
+        .seed = m->units[0].tensors[0].init.seed,
     };
     for (size_t u = 0; u < m->unit_count; u++) {
         struct gpt_unit want;
         gpt_describe(&c.shape, u, &want);
-        check_unit(&m->units[u], &want);
+        check_unit(&m->units[u], &want, c.shape.tied && u == 0);
     }
     return c;
 }
@@ -99,6 +113,8 @@ int zerod_attach(const char *address, const struct zerod_model *model, struct ze
         memcpy(n->ops[i], p->ops, p->op_count * sizeof *p->ops);
     }
     n->units = model->unit_count;
+    n->slots = calloc(n->units, sizeof *n->slots);
+    REQUIRE(n->slots, "no memory");
     const char *void_at = getenv("GPT_FAKE_VOID");
     n->void_at = void_at ? strtol(void_at, NULL, 10) : -1;
     *z = n;
@@ -107,9 +123,13 @@ int zerod_attach(const char *address, const struct zerod_model *model, struct ze
 }
 
 void zerod_detach(struct zerod *z, bool finished) {
+    if (!z) {
+        return;
+    }
     z->store->ops->close(z->store, finished);
     free(z->ops[0]);
     free(z->ops[1]);
+    free(z->slots);
     free(z);
 }
 
@@ -122,15 +142,57 @@ unsigned zerod_world_size(const struct zerod *z) {
 }
 
 enum zerod_dtype zerod_param_dtype(const struct zerod *z) {
-    return z->store->dtype == DTYPE_BF16 ? ZEROD_BF16 : ZEROD_FP32;
+    return (enum zerod_dtype)z->store->dtype;
 }
 
-uint64_t zerod_unit_elements(const struct zerod *z, uint32_t unit) {
-    return z->store->ops->elements(z->store, unit);
+/* GPT_FAKE_WIRE=bf16: gradients come rounded, as a daemon with that wire would take them. */
+static bool is_narrow(void) {
+    const char *wire = getenv("GPT_FAKE_WIRE");
+    return wire && strcmp(wire, "bf16") == 0;
 }
 
-uint64_t zerod_tensor_offset(const struct zerod *z, uint32_t unit, uint32_t tensor) {
-    return z->store->ops->offset(z->store, unit, tensor);
+enum zerod_dtype zerod_wire_dtype(const struct zerod *z) {
+    (void)z;
+    return is_narrow() ? ZEROD_BF16 : ZEROD_FP32;
+}
+
+static uint64_t element_of(const struct zerod *z, enum store_part part) {
+    return part == STORE_PARAMS                    ? dtype_bytes(z->store->dtype)
+           : part == STORE_GRADIENT && is_narrow() ? sizeof(uint16_t)
+                                                   : sizeof(float);
+}
+
+static uint64_t bytes_of(const struct zerod *z, enum store_part part, uint32_t unit) {
+    return z->store->ops->elements(z->store, part, unit) * element_of(z, part);
+}
+
+static uint64_t offset_of(const struct zerod *z, enum store_part part, uint32_t unit,
+                          uint32_t tensor) {
+    return z->store->ops->offset(z->store, part, unit, tensor) * element_of(z, part);
+}
+
+uint64_t zerod_param_bytes(const struct zerod *z, uint32_t unit) {
+    return bytes_of(z, STORE_PARAMS, unit);
+}
+
+uint64_t zerod_grad_bytes(const struct zerod *z, uint32_t unit) {
+    return bytes_of(z, STORE_GRADIENT, unit);
+}
+
+uint64_t zerod_initial_bytes(const struct zerod *z, uint32_t unit) {
+    return bytes_of(z, STORE_INITIAL, unit);
+}
+
+uint64_t zerod_param_offset(const struct zerod *z, uint32_t unit, uint32_t tensor) {
+    return offset_of(z, STORE_PARAMS, unit, tensor);
+}
+
+uint64_t zerod_grad_offset(const struct zerod *z, uint32_t unit, uint32_t tensor) {
+    return offset_of(z, STORE_GRADIENT, unit, tensor);
+}
+
+uint64_t zerod_initial_offset(const struct zerod *z, uint32_t unit, uint32_t tensor) {
+    return offset_of(z, STORE_INITIAL, unit, tensor);
 }
 
 const struct zerod_error *zerod_last_error(const struct zerod *z) {
@@ -146,6 +208,7 @@ int zerod_begin(struct zerod *z, struct zerod_try *t) {
                             .loading = s.loading,
                             .rank_cursor = s.cursor,
                             .rank_cursor_bytes = s.cursor_bytes,
+                            .loss_scale = s.loss_scale,
                             .void_reason = z->last.text};
     z->position = 0;
     z->eval = false;
@@ -168,20 +231,54 @@ int zerod_release(struct zerod *z, uint32_t unit) {
     return keep(z, z->store->ops->release(z->store, unit, &e), &e);
 }
 
-int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, float **grad) {
+/* The trainer must write every element: what is lent is full of NaN. */
+static void poison(float *values, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        values[i] = 0.0f / 0.0f;
+    }
+}
+
+int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, void **grad) {
     struct err e;
     REQUIRE(!zeroed, "a zeroed slot costs a pass over memory");
-    const int rc = keep(z, z->store->ops->grad(z->store, unit, grad, &e), &e);
-    for (uint64_t i = 0; rc == 0 && i < zerod_unit_elements(z, unit); i++) {
-        (*grad)[i] = 0.0f / 0.0f; /* the trainer must write every element */
+    float *slot = NULL;
+    const int rc = keep(z, z->store->ops->grad(z->store, unit, &slot, &e), &e);
+    if (rc < 0) {
+        return rc;
     }
-    return rc;
+    poison(slot, z->store->ops->elements(z->store, STORE_GRADIENT, unit));
+    z->slots[unit] = slot;
+    *grad = slot;
+    return 0;
+}
+
+/* In place from the back: what was written in 2 bytes an element is read before it is overwritten.
+ */
+static void widen(float *slot, uint64_t n) {
+    for (uint64_t i = n; i-- > 0;) {
+        uint16_t narrow;
+        memcpy(&narrow, (const char *)slot + i * sizeof narrow, sizeof narrow);
+        const uint32_t bits = (uint32_t)narrow << 16;
+        memcpy(&slot[i], &bits, sizeof bits);
+    }
 }
 
 int zerod_reduce(struct zerod *z, uint32_t unit) {
     struct err e;
     follow(z, ZEROD_REDUCE, unit);
+    if (is_narrow()) {
+        widen(z->slots[unit], z->store->ops->elements(z->store, STORE_GRADIENT, unit));
+    }
     return keep(z, z->store->ops->reduce(z->store, unit, &e), &e);
+}
+
+int zerod_initial(struct zerod *z, uint32_t unit, float **values) {
+    struct err e;
+    const int rc = keep(z, z->store->ops->initial(z->store, unit, values, &e), &e);
+    if (rc == 0) {
+        poison(*values, z->store->ops->elements(z->store, STORE_INITIAL, unit));
+    }
+    return rc;
 }
 
 int zerod_load(struct zerod *z, uint32_t unit) {
@@ -206,6 +303,7 @@ int zerod_step(struct zerod *z, const struct zerod_step *step, struct zerod_outc
     if (rc == 0) {
         *out = (struct zerod_outcome){.kind = o.skipped ? ZEROD_SKIPPED : ZEROD_COMMITTED,
                                       .grad_norm = o.grad_norm,
+                                      .loss_scale = 1, /* gpt takes it from zerod_begin */
                                       .user = {o.loss}};
     }
     return rc;

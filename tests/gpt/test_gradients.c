@@ -87,7 +87,7 @@ static size_t check_all(struct fixture *f) {
         for (size_t j = 0; j < f->elements[u]; j++) {
             f->grad[u][j] = 1e30;
         }
-        gpt_backward(&f->gpt, u, f->params[u], f->offset[u], f->grad[u]);
+        gpt_backward(&f->gpt, u, f->params[u], f->offset[u], f->grad[u], f->offset[u]);
     }
     for (size_t u = 0; u < UNITS; u++) {
         for (size_t i = 0; i < f->unit[u].count; i++) {

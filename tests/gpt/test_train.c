@@ -91,6 +91,12 @@ static int wrapped_reduce(struct store *s, size_t unit, struct err *e) {
     return rc < 0 ? rc : h.inner->ops->reduce(h.inner, unit, e);
 }
 
+static int wrapped_initial(struct store *s, size_t unit, float **values, struct err *e) {
+    (void)s;
+    const int rc = disturb(e);
+    return rc < 0 ? rc : h.inner->ops->initial(h.inner, unit, values, e);
+}
+
 static int wrapped_load(struct store *s, size_t unit, struct err *e) {
     (void)s;
     const int rc = disturb(e);
@@ -114,14 +120,15 @@ static int wrapped_end_eval(struct store *s, struct err *e) {
     return h.inner->ops->end_eval(h.inner, e);
 }
 
-static uint64_t wrapped_elements(const struct store *s, size_t unit) {
+static uint64_t wrapped_elements(const struct store *s, enum store_part part, size_t unit) {
     (void)s;
-    return h.inner->ops->elements(h.inner, unit);
+    return h.inner->ops->elements(h.inner, part, unit);
 }
 
-static uint64_t wrapped_offset(const struct store *s, size_t unit, size_t tensor) {
+static uint64_t wrapped_offset(const struct store *s, enum store_part part, size_t unit,
+                               size_t tensor) {
     (void)s;
-    return h.inner->ops->offset(h.inner, unit, tensor);
+    return h.inner->ops->offset(h.inner, part, unit, tensor);
 }
 
 static bool wrapped_hash(const struct store *s, uint64_t *hash) {
@@ -140,6 +147,7 @@ static const struct store_ops wrapped_ops = {
     .release = wrapped_release,
     .grad = wrapped_grad,
     .reduce = wrapped_reduce,
+    .initial = wrapped_initial,
     .load = wrapped_load,
     .step = wrapped_step,
     .begin_eval = wrapped_begin_eval,

@@ -21,8 +21,12 @@ static int dump(const struct train *t, const struct copy *c, struct err *e) {
         gpt_describe(&t->gpt.shape, u, &unit[u]);
         for (size_t i = 0; i < unit[u].count; i++) {
             const struct gpt_tensor *tensor = &unit[u].tensors[i];
-            list[n++] = (struct safetensors_tensor){tensor->name, tensor->dims, tensor->shape,
-                                                    c->params[u] + t->units.offset[u][i]};
+            if (tensor->tied) {
+                continue; /* embed.wte is in the file */
+            }
+            list[n++] =
+                (struct safetensors_tensor){tensor->name, tensor->dims, tensor->shape,
+                                            c->params[u] + t->units.offset[u].at[STORE_PARAMS][i]};
         }
     }
     assert(n <= cap);

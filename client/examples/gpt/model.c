@@ -57,7 +57,11 @@ static void carve_all(struct gpt *g, struct carve *a) {
         g->residual[i] = take(a, n, c);
     }
     for (size_t i = 0; i < g->shape.layers; i++) {
-        carve_block(&g->blocks[i], &g->shape, a);
+        if (i && g->shape.recompute) {
+            g->blocks[i] = g->blocks[0];
+        } else {
+            carve_block(&g->blocks[i], &g->shape, a);
+        }
     }
     g->mean = take(a, n, 1);
     g->rstd = take(a, n, 1);
@@ -154,32 +158,37 @@ static void block_forward(struct gpt *g, size_t i, const real *p, const uint64_t
 
 /* d_residual: in, the gradient of the block's output; out, of its input. Both branches read it and
  * add to it, so the residual connection itself costs nothing. */
-static void block_backward(struct gpt *g, size_t i, const real *p, const uint64_t *at, real *d) {
+static void block_backward(struct gpt *g, size_t i, const real *p, const uint64_t *at, real *d,
+                           const uint64_t *to) {
     const struct rows *k = g->rows;
     const struct gpt_block *b = &g->blocks[i];
     const size_t n = gpt_rows(g), c = g->shape.channels;
     const struct attention_shape shape = attention_shape(g);
-    linear_back(k, n, 4 * c, c, g->d_residual, b->act, p + at[DOWN_W], g->d_wide, d + at[DOWN_W],
-                d + at[DOWN_B]);
+    linear_back(k, n, 4 * c, c, g->d_residual, b->act, p + at[DOWN_W], g->d_wide, d + to[DOWN_W],
+                d + to[DOWN_B]);
     k->gelu_back(n * 4 * c, b->pre, g->d_wide);
-    linear_back(k, n, c, 4 * c, g->d_wide, b->ln2, p + at[UP_W], g->d_channels, d + at[UP_W],
-                d + at[UP_B]);
+    linear_back(k, n, c, 4 * c, g->d_wide, b->ln2, p + at[UP_W], g->d_channels, d + to[UP_W],
+                d + to[UP_B]);
     k->layernorm_back(n, c, g->d_channels, b->mid, p + at[LN2_W], b->mean2, b->rstd2, g->d_residual,
-                      d + at[LN2_W], d + at[LN2_B]);
-    linear_back(k, n, c, c, g->d_residual, b->att, p + at[PROJ_W], g->d_channels, d + at[PROJ_W],
-                d + at[PROJ_B]);
+                      d + to[LN2_W], d + to[LN2_B]);
+    linear_back(k, n, c, c, g->d_residual, b->att, p + at[PROJ_W], g->d_channels, d + to[PROJ_W],
+                d + to[PROJ_B]);
     attention_back(k, &shape, g->d_channels, b->qkv, b->prob, g->d_qkv, g->d_tile);
-    linear_back(k, n, c, 3 * c, g->d_qkv, b->ln1, p + at[QKV_W], g->d_channels, d + at[QKV_W],
-                d + at[QKV_B]);
+    linear_back(k, n, c, 3 * c, g->d_qkv, b->ln1, p + at[QKV_W], g->d_channels, d + to[QKV_W],
+                d + to[QKV_B]);
     k->layernorm_back(n, c, g->d_channels, g->residual[i], p + at[LN1_W], b->mean1, b->rstd1,
-                      g->d_residual, d + at[LN1_W], d + at[LN1_B]);
+                      g->d_residual, d + to[LN1_W], d + to[LN1_B]);
+}
+
+static const real *head_matrix(const struct gpt *g, const real *p, const uint64_t *at) {
+    return g->shape.tied ? g->tied : p + at[HEAD_W];
 }
 
 void gpt_forward_logits(struct gpt *g, const real *p, const uint64_t *at) {
     const size_t n = gpt_rows(g), c = g->shape.channels;
     g->rows->layernorm(n, c, g->residual[g->shape.layers], p + at[HEAD_LN_W], p + at[HEAD_LN_B],
                        g->ln, g->mean, g->rstd);
-    linear(g->rows, n, c, g->shape.vocab, g->ln, p + at[HEAD_W], NULL, NULL, g->logits);
+    linear(g->rows, n, c, g->shape.vocab, g->ln, head_matrix(g, p, at), NULL, NULL, g->logits);
 }
 
 static void head_forward(struct gpt *g, const real *p, const uint64_t *at) {
@@ -190,13 +199,14 @@ static void head_forward(struct gpt *g, const real *p, const uint64_t *at) {
               (double)n;
 }
 
-static void head_backward(struct gpt *g, const real *p, const uint64_t *at, real *d) {
+static void head_backward(struct gpt *g, const real *p, const uint64_t *at, real *d,
+                          const uint64_t *to) {
     const size_t n = gpt_rows(g), c = g->shape.channels;
-    linear_back(g->rows, n, c, g->shape.vocab, g->logits, g->ln, p + at[HEAD_W], g->d_channels,
-                d + at[HEAD_W], NULL);
+    linear_back(g->rows, n, c, g->shape.vocab, g->logits, g->ln, head_matrix(g, p, at),
+                g->d_channels, g->shape.tied ? g->d_tied : d + to[HEAD_W], NULL);
     memset(g->d_residual, 0, n * c * sizeof(real));
     g->rows->layernorm_back(n, c, g->d_channels, g->residual[g->shape.layers], p + at[HEAD_LN_W],
-                            g->mean, g->rstd, g->d_residual, d + at[HEAD_LN_W], d + at[HEAD_LN_B]);
+                            g->mean, g->rstd, g->d_residual, d + to[HEAD_LN_W], d + to[HEAD_LN_B]);
 }
 
 void gpt_forward(struct gpt *g, size_t unit, const real *params, const uint64_t *offset) {
@@ -212,14 +222,17 @@ void gpt_forward(struct gpt *g, size_t unit, const real *params, const uint64_t 
 }
 
 void gpt_backward(struct gpt *g, size_t unit, const real *params, const uint64_t *offset,
-                  real *grad) {
+                  real *grad, const uint64_t *to) {
     const struct gpt_shape *s = &g->shape;
     if (unit == 0) {
         embed_back(s->batch, s->seq, s->channels, s->vocab, g->tokens, g->d_residual,
-                   grad + offset[EMBED_WTE], grad + offset[EMBED_WPE]);
+                   grad + to[EMBED_WTE], grad + to[EMBED_WPE]);
     } else if (unit <= s->layers) {
-        block_backward(g, unit - 1, params, offset, grad);
+        if (s->recompute) {
+            block_forward(g, unit - 1, params, offset);
+        }
+        block_backward(g, unit - 1, params, offset, grad, to);
     } else {
-        head_backward(g, params, offset, grad);
+        head_backward(g, params, offset, grad, to);
     }
 }

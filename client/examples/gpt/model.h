@@ -3,7 +3,9 @@
  * Activations live here, allocated once. A micro-batch is: fill tokens and targets; forward of
  * every unit in order (the head's leaves the loss); backward of every unit in reverse order.
  * Parameters are borrowed for one call only, gradients are written whole (no tensor's element is
- * left out; padding is left alone). Compiles for float and double.
+ * left out; padding is left alone). With |recompute| all blocks share one set of activations and
+ * only their inputs are kept; a block's backward runs its forward again first. Compiles for float
+ * and double.
  */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
@@ -11,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <stdbool.h>
 #include "base/err.h"
 #include "rows.h"
 #include "spec.h"
@@ -47,7 +48,9 @@ struct gpt {
     real *d_wide;     /* [n,4c] */
     real *d_qkv;      /* [n,3c] */
     real *d_tile;     /* [seq,seq] */
-    real *arena;      /* owned: all of the above, 64-byte aligned */
+    const real *tied; /* of a tied model, while its head runs: embed.wte ... */
+    real *d_tied;     /* ... and, in backward, its gradient */
+    real *arena;      /* owned: all of the above but these two, 64-byte aligned */
     size_t arena_elements;
 };
 
@@ -56,14 +59,14 @@ struct gpt {
 int gpt_init(struct gpt *g, const struct gpt_shape *s, const struct rows *rows, struct err *e);
 void gpt_free(struct gpt *g);
 
-/* |params|: the unit's flat range; tensor i of gpt_describe lies at params + offset[i]. */
+/* |params|: the unit's values; tensor i of gpt_describe lies at params + offset[i]. */
 void gpt_forward(struct gpt *g, size_t unit, const real *params, const uint64_t *offset);
 
 /* The head without the loss: logits[n,vocab] stay logits. For sampling. */
 void gpt_forward_logits(struct gpt *g, const real *params, const uint64_t *offset);
 
-/* |grad|: laid out as params; every tensor's elements are overwritten. */
+/* Tensor i's gradient goes to grad + to[i]; every tensor's elements are overwritten. */
 void gpt_backward(struct gpt *g, size_t unit, const real *params, const uint64_t *offset,
-                  real *grad);
+                  real *grad, const uint64_t *to);
 
 #endif

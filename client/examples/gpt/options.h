@@ -13,12 +13,15 @@
 struct options {
     uint64_t layers, heads, channels, seq, batch, micro_batches;
     uint64_t steps, warmup, seed, sample, sleep_ms;
-    double lr, clip, weight_decay, beta1, beta2;
-    const char *dtype_text, *data, *json, *init, *dump, *prompt;
-    bool standalone, quiet, verbose, help;
+    double lr, clip, weight_decay, beta1, beta2, momentum, clip_value, loss_scale;
+    uint64_t scale_window, scale_hysteresis;
+    const char *dtype_text, *optimizer_text, *data, *json, *init, *dump, *prompt;
+    bool nesterov, tied, checkpoint, init_by_daemon, standalone, quiet, verbose, help;
 
     enum dtype dtype;       /* of gathered parameters; NONE: the store's choice */
-    struct gpt_shape shape; /* from the numbers above */
+    struct gpt_shape shape; /* from the numbers above, like the next two */
+    struct optimizer_options optimizer;
+    struct loss_scaling scaling;
 };
 
 /* Texts point into argv. INVALID_ARGUMENT, OUT_OF_RANGE: what is wrong, in words; with |help| set

@@ -79,6 +79,8 @@ static void write_all(FILE *out, const struct report *r, uint64_t steps) {
     write_numbers(out, "grad_norms", r->grad_norms, r->count);
     fprintf(out, "  \"skipped\": %" PRIu64 ",\n  \"parameters\": %" PRIu64 ",\n", r->skipped,
             r->parameters);
+    fprintf(out, "  \"activation_bytes\": %" PRIu64 ",\n  \"loss_scale\": %.17g,\n",
+            r->activation_bytes, r->loss_scale);
     if (r->hash_known) {
         fprintf(out, "  \"param_hash\": \"%016" PRIx64 "\",\n", r->hash);
     } else {

@@ -47,9 +47,10 @@ static uint8_t next_byte(struct gpt *g, const struct units *u, const struct copy
                          double where) {
     const size_t head = u->count - 1;
     for (size_t unit = 0; unit < head; unit++) {
-        gpt_forward(g, unit, c->params[unit], u->offset[unit]);
+        gpt_forward(g, unit, c->params[unit], u->offset[unit].at[STORE_PARAMS]);
     }
-    gpt_forward_logits(g, c->params[head], u->offset[head]);
+    g->tied = c->params[0] + u->offset[0].at[STORE_PARAMS][EMBED_WTE];
+    gpt_forward_logits(g, c->params[head], u->offset[head].at[STORE_PARAMS]);
     return draw(g->shape.vocab, g->logits + (length - 1) * g->shape.vocab, where);
 }
 

@@ -73,6 +73,7 @@ void gpt_describe(const struct gpt_shape *s, size_t unit, struct gpt_unit *u) {
         add_vector(u, ".ln_f.weight", s->channels, 1);
         add_vector(u, ".ln_f.bias", s->channels, 0);
         add(u, ".weight", s->vocab, s->channels, init_deviation);
+        u->tensors[HEAD_W].tied = s->tied;
     }
 }
 

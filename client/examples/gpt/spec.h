@@ -7,6 +7,7 @@
 #ifndef GPT_SPEC_H
 #define GPT_SPEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@ struct gpt_shape {
     size_t seq;                     /* tokens of a sequence, T */
     size_t batch;                   /* sequences at once, B */
     size_t vocab;                   /* V; the program uses bytes, 256 */
+    bool tied;                      /* the head's matrix is embed.wte itself */
+    bool recompute; /* blocks keep no activations: their forward runs again before backward */
 };
 
 /* Places of a unit's tensors in its list. */
@@ -32,6 +35,7 @@ struct gpt_tensor {
     float decay;    /* weight decay multiplier: 1 for matrices and embeddings, else 0 */
     float constant; /* initial values are constant + deviation * noise */
     float deviation;
+    bool tied; /* has no values of its own: it is embed.wte */
 };
 
 struct gpt_unit {

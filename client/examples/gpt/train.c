@@ -15,23 +15,32 @@ static void pause_in_compute(const struct train *t) {
     }
 }
 
+static int initial_tensor(struct train *t, const struct gpt_tensor *tensor, uint64_t first,
+                          float *at, struct err *e) {
+    const struct safetensors_entry *entry = NULL;
+    if (!t->init.path) {
+        gpt_initial(tensor, t->o->seed, first, at);
+        return 0;
+    }
+    const int rc = safetensors_find(&t->init, tensor->name, tensor->dims, tensor->shape, &entry, e);
+    return rc < 0 ? rc : safetensors_read(&t->init, entry, at, e);
+}
+
 /* Step 0: every rank writes the same values. */
 static int load_unit(struct train *t, size_t unit, uint64_t *first, struct err *e) {
     struct gpt_unit u;
     float *to = NULL;
     gpt_describe(&t->gpt.shape, unit, &u);
-    int rc = t->store->ops->grad(t->store, unit, &to, e);
+    if (t->store->ops->elements(t->store, STORE_INITIAL, unit) == 0) {
+        return 0; /* the store makes them */
+    }
+    int rc = t->store->ops->initial(t->store, unit, &to, e);
     for (size_t i = 0; i < u.count && rc == 0; i++) {
-        const struct gpt_tensor *tensor = &u.tensors[i];
-        float *at = to + t->units.offset[unit][i];
-        if (t->init.path) {
-            const struct safetensors_entry *entry = NULL;
-            rc = safetensors_find(&t->init, tensor->name, tensor->dims, tensor->shape, &entry, e);
-            rc = rc == 0 ? safetensors_read(&t->init, entry, at, e) : rc;
-        } else {
-            gpt_initial(tensor, t->o->seed, *first, at);
+        if (!u.tensors[i].tied) {
+            rc = initial_tensor(t, &u.tensors[i], *first,
+                                to + t->units.offset[unit].at[STORE_INITIAL][i], e);
+            *first += u.tensors[i].elements;
         }
-        *first += tensor->elements;
     }
     return rc < 0 ? rc : t->store->ops->load(t->store, unit, e);
 }
@@ -58,29 +67,69 @@ static void fill_batch(struct train *t, uint64_t step, uint64_t micro_batch) {
     }
 }
 
+static const uint64_t *places(const struct train *t, enum store_part part, size_t unit) {
+    return t->units.offset[unit].at[part];
+}
+
+/* Is it the head, and its matrix embed's? Then embed is borrowed beside it. */
+static bool leans_on_embed(const struct train *t, size_t unit) {
+    return t->gpt.shape.tied && unit + 1 == t->units.count;
+}
+
+/* Gathers the unit, a tied head's embed first. */
+static int borrow(struct train *t, size_t unit, const float **params, struct err *e) {
+    const float *embed = NULL;
+    int rc = 0;
+    if (leans_on_embed(t, unit)) {
+        rc = units_borrow(&t->units, 0, &embed, e);
+        t->gpt.tied = rc == 0 ? embed + places(t, STORE_PARAMS, 0)[EMBED_WTE] : NULL;
+    }
+    return rc == 0 ? units_borrow(&t->units, unit, params, e) : rc;
+}
+
+static int release(struct train *t, size_t unit, struct err *e) {
+    const int rc = units_release(&t->units, unit, e);
+    return rc == 0 && leans_on_embed(t, unit) ? units_release(&t->units, 0, e) : rc;
+}
+
 static int forward(struct train *t, size_t unit, struct err *e) {
     const float *params = NULL;
-    const int rc = units_borrow(&t->units, unit, &params, e);
+    const int rc = borrow(t, unit, &params, e);
     if (rc < 0) {
         return rc;
     }
     pause_in_compute(t);
-    gpt_forward(&t->gpt, unit, params, t->units.offset[unit]);
-    return units_release(&t->units, unit, e);
+    gpt_forward(&t->gpt, unit, params, places(t, STORE_PARAMS, unit));
+    return release(t, unit, e);
+}
+
+/* A tied head's part of embed's gradient: the other tensor's is 0. */
+static int open_embed_grad(struct train *t, struct err *e) {
+    float *grad = NULL;
+    const int rc = t->store->ops->grad(t->store, 0, &grad, e);
+    if (rc == 0) {
+        memset(grad, 0, t->store->ops->elements(t->store, STORE_GRADIENT, 0) * sizeof *grad);
+        t->gpt.d_tied = grad + places(t, STORE_GRADIENT, 0)[EMBED_WTE];
+    }
+    return rc;
 }
 
 static int backward(struct train *t, size_t unit, struct err *e) {
     const float *params = NULL;
     float *grad = NULL;
-    int rc = units_borrow(&t->units, unit, &params, e);
+    const bool both = leans_on_embed(t, unit);
+    int rc = borrow(t, unit, &params, e);
     rc = rc == 0 ? t->store->ops->grad(t->store, unit, &grad, e) : rc;
+    rc = rc == 0 && both ? open_embed_grad(t, e) : rc;
     if (rc < 0) {
         return rc;
     }
     pause_in_compute(t);
-    gpt_backward(&t->gpt, unit, params, t->units.offset[unit], grad);
-    rc = units_release(&t->units, unit, e);
-    return rc < 0 ? rc : t->store->ops->reduce(t->store, unit, e);
+    gpt_backward(&t->gpt, unit, params, places(t, STORE_PARAMS, unit), grad,
+                 places(t, STORE_GRADIENT, unit));
+    rc = release(t, unit, e);
+    rc = rc == 0 ? t->store->ops->reduce(t->store, unit, e) : rc;
+    return rc == 0 && both ? t->store->ops->reduce(t->store, 0, e) : rc;
 }
 
 static int micro_batch(struct train *t, struct err *e) {
@@ -103,6 +152,8 @@ static int train_step(struct train *t, const struct store_try *try, struct err *
     const uint64_t count = t->o->micro_batches;
     int rc = cursor_restore(&t->cursor, try->step, try->cursor, try->cursor_bytes, e);
     double loss = 0;
+    t->gpt.gradient_scale = (float)try->loss_scale / (float)count;
+    t->report.loss_scale = try->loss_scale;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         fill_batch(t, try->step, i);
         rc = micro_batch(t, e);
@@ -139,7 +190,6 @@ static void tell_void(const struct train *t, const struct store_try *try, const 
 }
 
 int train_run(struct train *t, struct err *e) {
-    t->gpt.gradient_scale = 1.0f / (float)t->o->micro_batches;
     for (bool done = false; !done;) {
         struct store_try try;
         int rc = t->store->ops->begin(t->store, &try, e);

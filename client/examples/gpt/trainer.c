@@ -8,8 +8,6 @@
 
 #include "train.h"
 
-static const double adamw_epsilon = 1e-8;
-
 static unsigned rank_of_environment(void) {
     const char *text = getenv("RANK");
     return text && strlen(text) < 6 ? (unsigned)strtoul(text, NULL, 10) : 0;
@@ -21,9 +19,13 @@ static int check_init(const struct safetensors *f, const struct gpt_shape *shape
     for (size_t u = 0; u < gpt_units(shape); u++) {
         struct gpt_unit unit;
         gpt_describe(shape, u, &unit);
-        for (size_t i = 0; i < unit.count; i++, count++) {
+        for (size_t i = 0; i < unit.count; i++) {
             const struct gpt_tensor *t = &unit.tensors[i];
             const struct safetensors_entry *entry = NULL;
+            if (t->tied) {
+                continue;
+            }
+            count++;
             const int rc = safetensors_find(f, t->name, t->dims, t->shape, &entry, e);
             if (rc < 0) {
                 return rc;
@@ -57,7 +59,10 @@ static int open_store(struct train *t, store_open *open, struct err *e) {
         .shape = o->shape,
         .dtype = o->dtype,
         .micro_batches = (uint32_t)o->micro_batches,
-        .adamw = {o->beta1, o->beta2, adamw_epsilon, o->weight_decay},
+        .optimizer = o->optimizer,
+        .scaling = o->scaling,
+        .initialised = o->init_by_daemon,
+        .seed = o->seed,
     };
     return open(&config, &t->store, e);
 }
@@ -67,13 +72,14 @@ static void fill_in(struct train *t) {
     t->cursor =
         (struct cursor){.rank = t->store->rank, .seed = o->seed, .text_bytes = t->text.count};
     t->report.quiet = o->quiet || t->store->rank != 0;
+    t->report.activation_bytes = t->gpt.arena_elements * sizeof(real);
     t->report.tokens_per_step =
         (double)t->store->world * (double)(o->batch * o->seq * o->micro_batches);
     for (size_t u = 0; u < gpt_units(&o->shape); u++) {
         struct gpt_unit unit;
         gpt_describe(&o->shape, u, &unit);
         for (size_t i = 0; i < unit.count; i++) {
-            t->report.parameters += unit.tensors[i].elements;
+            t->report.parameters += unit.tensors[i].tied ? 0 : unit.tensors[i].elements;
         }
     }
 }

@@ -8,33 +8,52 @@ static float *floats(uint64_t n) {
     return aligned_alloc(64, (n + 16) / 16 * 16 * sizeof(float));
 }
 
+static bool is_narrow(const struct units *u) {
+    return u->store->dtype != DTYPE_FP32;
+}
+
+static int take_wide(uint64_t elements, float **to, struct err *e) {
+    *to = floats(elements);
+    return *to ? 0
+               : err_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a unit of %ju elements",
+                         (uintmax_t)elements);
+}
+
+static void find(struct units *u, size_t unit) {
+    struct gpt_unit described;
+    gpt_describe(u->shape, unit, &described);
+    for (size_t t = 0; t < described.count; t++) {
+        for (int part = 0; part < STORE_PARTS; part++) {
+            u->offset[unit].at[part][t] =
+                u->store->ops->offset(u->store, (enum store_part)part, unit, t);
+        }
+    }
+}
+
 int units_init(struct units *u, struct store *s, const struct kernels *k,
                const struct gpt_shape *shape, struct err *e) {
     *u = (struct units){.store = s, .k = k, .shape = shape, .count = gpt_units(shape)};
+    uint64_t largest = 0;
     u->offset = calloc(u->count, sizeof *u->offset);
     if (!u->offset) {
         return err_set(e, ST_RESOURCE_EXHAUSTED, "no memory for %zu units", u->count);
     }
     for (size_t i = 0; i < u->count; i++) {
-        struct gpt_unit unit;
-        gpt_describe(shape, i, &unit);
-        for (size_t t = 0; t < unit.count; t++) {
-            u->offset[i][t] = s->ops->offset(s, i, t);
-        }
-        const uint64_t elements = s->ops->elements(s, i);
-        u->largest = elements > u->largest ? elements : u->largest;
+        const uint64_t elements = s->ops->elements(s, STORE_PARAMS, i);
+        largest = elements > largest ? elements : largest;
+        find(u, i);
     }
-    u->wide = s->dtype == DTYPE_BF16 ? floats(u->largest) : NULL;
-    if (s->dtype == DTYPE_BF16 && !u->wide) {
-        return err_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a unit of %ju elements",
-                       (uintmax_t)u->largest);
+    int rc = is_narrow(u) ? take_wide(largest, &u->wide, e) : 0;
+    if (rc == 0 && is_narrow(u) && shape->tied) {
+        rc = take_wide(s->ops->elements(s, STORE_PARAMS, 0), &u->wide_embed, e);
     }
-    return 0;
+    return rc;
 }
 
 void units_free(struct units *u) {
     free(u->offset);
     free(u->wide);
+    free(u->wide_embed);
     *u = (struct units){0};
 }
 
@@ -44,12 +63,14 @@ int units_borrow(struct units *u, size_t unit, const float **params, struct err 
     if (rc < 0) {
         return rc;
     }
-    if (u->store->dtype == DTYPE_BF16) {
-        u->k->from_bf16(u->store->ops->elements(u->store, unit), raw, u->wide);
-        *params = u->wide;
-    } else {
+    if (!is_narrow(u)) {
         *params = raw;
+        return 0;
     }
+    float *to = u->wide_embed && unit == 0 ? u->wide_embed : u->wide;
+    const uint64_t n = u->store->ops->elements(u->store, STORE_PARAMS, unit);
+    (u->store->dtype == DTYPE_BF16 ? u->k->from_bf16 : u->k->from_fp16)(n, raw, to);
+    *params = to;
     return 0;
 }
 
@@ -64,7 +85,7 @@ static int copy_unit(struct units *u, size_t unit, struct copy *c, struct err *e
         return rc;
     }
     if (c->params) {
-        const uint64_t n = u->store->ops->elements(u->store, unit);
+        const uint64_t n = u->store->ops->elements(u->store, STORE_PARAMS, unit);
         c->params[unit] = floats(n);
         if (!c->params[unit]) {
             return err_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a copy of the model");

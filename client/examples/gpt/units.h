@@ -10,14 +10,20 @@
 #include "spec.h"
 #include "store.h"
 
+/* Elements into each of a unit's parts. */
+struct offsets {
+    uint64_t at[STORE_PARTS][GPT_UNIT_TENSORS];
+};
+
 struct units {
     struct store *store;     /* borrowed */
     const struct kernels *k; /* casts */
     const struct gpt_shape *shape;
     size_t count;
-    uint64_t (*offset)[GPT_UNIT_TENSORS]; /* owned, [count]: elements into the unit's flat range */
-    uint64_t largest;                     /* elements of the largest unit */
-    float *wide; /* owned, [largest]: the borrowed unit's values when the store gathers bf16 */
+    struct offsets *offset; /* owned, [count] */
+    /* Owned; values of borrowed units when the store gathers 2-byte elements: of any unit, and of a
+     * tied model's embed, which is borrowed beside the head. */
+    float *wide, *wide_embed;
 };
 
 /* RESOURCE_EXHAUSTED. After an error units_free is allowed. */
@@ -25,7 +31,8 @@ int units_init(struct units *u, struct store *s, const struct kernels *k,
                const struct gpt_shape *shape, struct err *e);
 void units_free(struct units *u);
 
-/* Gathers; *params are the unit's flat range, valid until units_release, and one unit at a time. */
+/* Gathers; *params are the unit's values, valid until units_release. One unit at a time, and a tied
+ * model's embed beside the head. */
 int units_borrow(struct units *u, size_t unit, const float **params, struct err *e);
 int units_release(struct units *u, size_t unit, struct err *e);
 
@@ -33,7 +40,7 @@ int units_release(struct units *u, size_t unit, struct err *e);
  * on ranks that only take part. */
 struct copy {
     size_t count;
-    float **params; /* owned, [count], each a unit's flat range; NULL when not kept */
+    float **params; /* owned, [count], each a unit's values; NULL when not kept */
 };
 
 int units_copy(struct units *u, bool keep, struct copy *c, struct err *e);
