@@ -1,4 +1,4 @@
-/* zeroctl: looks into a running job. A table of subcommands and a loop. */
+/* zeroctl: looks into a running job, and ahead of one. A table of subcommands and a loop. */
 #include "zeroctl.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@ static const struct subcommand {
     const char *arguments, *doc;
 } subcommands[] = {
     {"status", status_main, "[--json] [--address PATH]", "what each rank of a job holds and does"},
+    {"plan", plan_main, "--params 7e9 --world 8", "what a model needs and sends, beforehand"},
     {"version", version_main, "", "the version of this program"},
     {"help", help_main, "", "this list"},
 };
@@ -21,7 +22,7 @@ enum { SUBCOMMANDS = sizeof subcommands / sizeof *subcommands };
 
 static void print_help(FILE *to) {
     (void)fputs("Usage: zeroctl COMMAND [OPTIONS]\n\nLooks into a training job that runs under "
-                "zerod.\n\nCommands:\n",
+                "zerod, and plans one.\n\nCommands:\n",
                 to);
     for (int i = 0; i < SUBCOMMANDS; i++) {
         const struct subcommand *s = &subcommands[i];
@@ -34,6 +35,7 @@ static void print_help(FILE *to) {
         "  zeroctl status\n"
         "  zeroctl status --json | python3 -m json.tool\n"
         "  zeroctl status --address /tmp/zerorun-Ab12Cd/coordinator.sock\n"
+        "  zeroctl plan --params 7e9 --layers 32 --world 8 --device-memory 80GB\n"
         "\nExit status: 0 done, 1 failed, 2 the command line is wrong.\n",
         to);
 }

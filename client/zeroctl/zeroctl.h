@@ -7,6 +7,7 @@
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 int status_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
 
 /* Where the job's coordinator listens: |given| if not NULL, else $ZEROD_COORDINATOR, else the only
  * job that zerorun has running here as our user. NOT_FOUND: none; FAILED_PRECONDITION: several,

@@ -142,6 +142,18 @@ struct slots {
 /* rounding and fixed are left 0. */
 struct memory layout_memory(const struct layout *l, unsigned rank, const struct slots *s);
 
+/* All lines together. */
+uint64_t memory_total(const struct memory *m);
+
+/* The unit with the most elements (without padding), and how many they are. */
+size_t layout_largest_unit(const struct layout *l, uint64_t *elements);
+
+/* Does one unit hold most of the model (nobody told how to cut it into units)? Then one sentence
+ * for a person: unit, share, slots, predicted peak of rank 0, what to split. Models of less than
+ * SMALL_MODEL elements may be as they like. */
+enum { SMALL_MODEL = 10000000 };
+bool layout_lopsided(const struct layout *l, const struct slots *s, char *text, size_t size);
+
 /* What one rank sends in a step: bytes of its memory that other ranks copy or sum (design §5). */
 struct traffic {
     uint64_t all_gather_elements, all_gather_bytes;
