@@ -108,9 +108,10 @@ static int reduce(struct engine *e, uint64_t unit, struct err *err) {
     }
     uint32_t gap = course_gap(c, q, unit, e->may_be_absent);
     if (gap == UINT32_MAX && q < course_total(c) && course_had(c, q, unit)) {
-        return err_set(err, ST_ALREADY_EXISTS,
-                       "step %" PRIu64 ", micro-batch %" PRIu32 ": unit \"%s\" was reduced already",
-                       step, q / c->length, name_of(e, unit));
+        return err_set(
+            err, ST_ALREADY_EXISTS,
+            "step %" PRIu64 ", micro-batch %" PRIu32 ": unit \"%s\" was reduced already%s", step,
+            q / c->length, name_of(e, unit), e->may_be_absent[unit] ? ", or left out" : "");
     }
     if (gap == UINT32_MAX) {
         return course_refuse(c, step, q, unit, err);

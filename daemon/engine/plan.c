@@ -89,6 +89,5 @@ uint32_t course_gap(const struct course *c, uint32_t n, uint64_t unit, const boo
     while (i < total && course_unit(c, i) != unit && optional[course_unit(c, i)]) {
         i++;
     }
-    bool found = i < total ? course_unit(c, i) == unit : unit == UINT64_MAX;
-    return found ? i - n : UINT32_MAX;
+    return i < total && course_unit(c, i) == unit ? i - n : UINT32_MAX;
 }

@@ -33,7 +33,7 @@ int course_unfinished(const struct course *c, uint64_t step, uint32_t n, const c
                       struct err *e);
 
 /* How many of the collectives from n on may be left out, as |optional| says by unit, before one of
- * |unit| comes; UINT32_MAX: |unit| cannot come next. |unit| UINT64_MAX: before the end. */
+ * |unit| comes; UINT32_MAX: it cannot come next. */
 uint32_t course_gap(const struct course *c, uint32_t n, uint64_t unit, const bool *optional);
 
 #endif

@@ -8,11 +8,13 @@
 #include "layout/layout.h"
 
 enum shape {
-    SHAPE_SMALL, /* a few hundred elements, of awkward sizes: 0, 1, S-1, S, S+1 */
-    SHAPE_LARGE, /* the same with tensors of 100003 and 70001 */
-    SHAPE_RICH,  /* all that a tensor may be: frozen, ignored, aliases, own dtypes, initialisers,
-                    multipliers; a unit with two contributions, one that may be absent, one that is
-                    all frozen */
+    SHAPE_SMALL,  /* a few hundred elements, of awkward sizes: 0, 1, S-1, S, S+1 */
+    SHAPE_LARGE,  /* the same with tensors of 100003 and 70001 */
+    SHAPE_RICH,   /* all that a tensor may be: frozen, ignored, aliases, own dtypes, initialisers,
+                     multipliers; a unit with two contributions, one that may be absent, one that is
+                     all frozen */
+    SHAPE_MADE,   /* every tensor has an initialiser */
+    SHAPE_FROZEN, /* nothing is trained */
 };
 
 /* What a test varies in the model. Zeros: fp32 and AdamW. */

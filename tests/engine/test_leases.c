@@ -134,6 +134,55 @@ START_TEST(revoked_while_filling) {
 }
 END_TEST
 
+/* The trainer leaves out gathers that were filled, that run, and that have not begun. */
+START_TEST(left_out_gathers_give_their_slots_back) {
+    uint32_t unit;
+    bool ahead;
+    up(3, 3);
+    ask(&ahead);
+    gather();
+    gather();
+    uint32_t running = leases_launch(&leases);
+    report(0);
+    leases_skip(&leases, 4); /* positions 1 to 4 */
+    ck_assert_ptr_null(leases_to_report(&leases));
+    ask(&ahead);
+    ck_assert(!ahead);
+    ck_assert(leases_next(&leases, &unit));
+    ck_assert_uint_eq(unit, 4);
+    gather(); /* position 5, where 1 was */
+    report(5);
+    leases_filled(&leases, running);
+    gather();
+    report(6);
+    ck_assert(leases_release(&leases, 0));
+    ck_assert(leases_release(&leases, 4));
+    ck_assert(!leases_release(&leases, 1));
+    leases_skip(&leases, 20 - 6);
+    ck_assert(!leases_next(&leases, &unit));
+    ck_assert(!leases_any(&leases, &unit));
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(leases.slots[i].state, LEASE_FREE);
+    }
+    down();
+}
+END_TEST
+
+START_TEST(a_gap_is_what_may_be_left_out) {
+    bool optional[5] = {[1] = true, [2] = true};
+    up(1, 1); /* 0 1 2 3 4 4 3 2 1 0, twice */
+    ck_assert_uint_eq(course_gap(&course, 0, 0, optional), 0);
+    ck_assert_uint_eq(course_gap(&course, 1, 1, optional), 0);
+    ck_assert_uint_eq(course_gap(&course, 1, 2, optional), 1);
+    ck_assert_uint_eq(course_gap(&course, 1, 3, optional), 2);
+    ck_assert_uint_eq(course_gap(&course, 1, 4, optional), UINT32_MAX);
+    ck_assert_uint_eq(course_gap(&course, 17, 0, optional), 2);
+    ck_assert_uint_eq(course_gap(&course, 17, 3, optional), UINT32_MAX);
+    ck_assert_uint_eq(course_gap(&course, 20, 0, optional), UINT32_MAX);
+    down();
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("leases");
     TCase *c = tcase_create("leases");
@@ -141,6 +190,8 @@ int main(void) {
     tcase_add_test(c, slots_are_filled_in_order_and_given_back);
     tcase_add_test(c, a_unit_in_two_slots);
     tcase_add_test(c, revoked_while_filling);
+    tcase_add_test(c, left_out_gathers_give_their_slots_back);
+    tcase_add_test(c, a_gap_is_what_may_be_left_out);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

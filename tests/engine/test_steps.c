@@ -7,7 +7,10 @@
 
 #include "world.h"
 
-static const enum strategy strategies[] = {STRATEGY_DDP, STRATEGY_ZERO2, STRATEGY_ZERO3};
+enum { STRATEGIES = 6 };
+static const enum strategy strategies[STRATEGIES] = {STRATEGY_DDP,          STRATEGY_ZERO1,
+                                                     STRATEGY_ZERO2,        STRATEGY_ZERO3,
+                                                     STRATEGY_HYBRID_SHARD, STRATEGY_HYBRID_ZERO2};
 
 static uint64_t run(const struct config *c, unsigned steps) {
     struct world *w = world_up(c);
@@ -33,7 +36,7 @@ static struct config config_of(enum strategy s, unsigned ranks) {
 }
 
 START_TEST(any_number_of_ranks) {
-    struct config c = config_of(strategies[_i % 3], (unsigned)_i / 3 + 1);
+    struct config c = config_of(strategies[_i % STRATEGIES], (unsigned)_i / STRATEGIES + 1);
     if (c.ranks == 4 || c.ranks == 2) {
         c.model.param = DTYPE_BF16;
     }
@@ -46,12 +49,13 @@ START_TEST(equal_hashes) {
     size_t isas = kernels_available(list);
     const uint32_t slots[] = {1, 2, 4};
     uint64_t first = 0;
-    for (unsigned i = 0; i < 3 * 3 * 2 * 2; i++) {
-        struct config c = config_of(strategies[i % 3], 4);
-        c.slots = (struct slots){slots[i / 3 % 3], slots[(i / 3 + 1) % 3]};
-        c.threads = 1 + i / 9 % 2;
-        c.model.param = i / 18 ? DTYPE_BF16 : DTYPE_FP32;
-        c.isa = list[(i + i / 3 + i / 9) % isas]->isa;
+    for (unsigned i = 0; i < 4 * 3 * 2 * 2; i++) {
+        struct config c = config_of(strategies[i % 4], 4); /* no hybrid ones */
+        c.slots = (struct slots){slots[i / 4 % 3], slots[(i / 4 + 1) % 3]};
+        c.threads = 1 + i / 12 % 2;
+        c.model.param = i / 24 ? DTYPE_BF16 : DTYPE_FP32;
+        c.isa = list[(i + i / 4 + i / 12) % isas]->isa;
+        c.on_demand = i % 5 == 0;
         uint64_t hash = run(&c, 2);
         first = i ? first : hash;
         ck_assert_uint_eq(hash, first);
@@ -62,18 +66,19 @@ END_TEST
 /* Long ranges, which several threads share. */
 START_TEST(large_units) {
     const struct kernels *list[3];
-    struct config c = config_of(strategies[_i % 3], 2 + (unsigned)_i % 2);
+    struct config c = config_of(strategies[_i % STRATEGIES], 2 + 2 * ((unsigned)_i % 2));
+    c.model.shard_size = 2;
     c.isa = list[kernels_available(list) - 1]->isa;
     c.model.shape = SHAPE_LARGE;
-    c.threads = 1 + (unsigned)_i / 3 * 2;
-    c.model.param = _i < 3 ? DTYPE_BF16 : DTYPE_FP32;
+    c.threads = 1 + (unsigned)_i / STRATEGIES * 2;
+    c.model.param = _i < STRATEGIES ? DTYPE_BF16 : DTYPE_FP32;
     run(&c, 2);
 }
 END_TEST
 
 START_TEST(micro_batches) {
-    struct config c = config_of(strategies[_i % 3], 3);
-    c.model.micro_batches = 1 + (uint32_t)_i / 3;
+    struct config c = config_of(strategies[_i % STRATEGIES], 3);
+    c.model.micro_batches = 1 + (uint32_t)_i / STRATEGIES;
     c.slots = (struct slots){1, 1}; /* each slot is used again and again */
     run(&c, 3);
 }
@@ -83,7 +88,16 @@ START_TEST(eight_ranks_with_one_slot) {
     struct config c = config_of(strategies[_i], 8);
     c.slots = (struct slots){1, 1};
     c.model.micro_batches = 2;
+    c.model.shard_size = 4;
     run(&c, 3);
+}
+END_TEST
+
+START_TEST(many_micro_batches) {
+    struct config c = config_of(strategies[_i], 2);
+    c.model.micro_batches = 128;
+    c.model.kept = _i % 2 ? DTYPE_BF16 : DTYPE_FP32;
+    run(&c, 1);
 }
 END_TEST
 
@@ -106,12 +120,13 @@ int main(void) {
     Suite *s = suite_create("steps");
     TCase *c = tcase_create("steps");
     tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, any_number_of_ranks, 0, 12);
+    tcase_add_loop_test(c, any_number_of_ranks, 0, 4 * STRATEGIES);
     tcase_add_test(c, equal_hashes);
-    tcase_add_loop_test(c, large_units, 0, 6);
-    tcase_add_loop_test(c, micro_batches, 0, 9);
-    tcase_add_loop_test(c, eight_ranks_with_one_slot, 0, 3);
-    tcase_add_loop_test(c, an_infinite_gradient_skips, 0, 3);
+    tcase_add_loop_test(c, large_units, 0, 2 * STRATEGIES);
+    tcase_add_loop_test(c, micro_batches, 0, 3 * STRATEGIES);
+    tcase_add_loop_test(c, eight_ranks_with_one_slot, 0, STRATEGIES);
+    tcase_add_loop_test(c, many_micro_batches, 0, STRATEGIES);
+    tcase_add_loop_test(c, an_infinite_gradient_skips, 0, STRATEGIES);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
