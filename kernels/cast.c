@@ -5,12 +5,24 @@
 
 #include "kernels/variant.h"
 
+static ALWAYS_INLINE uint32_t bits_of(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static ALWAYS_INLINE float float_of(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
 /* ---- bf16: the upper half of an fp32 ---- */
 
 void VARIANT(to_bf16)(size_t n, const float *from, uint16_t *to) {
+    INDEPENDENT
     for (size_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &from[i], sizeof u);
+        const uint32_t u = bits_of(from[i]);
         uint32_t nearest = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
         uint32_t quiet = (u >> 16) | 0x40u;
         to[i] = (uint16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet : nearest);
@@ -18,9 +30,9 @@ void VARIANT(to_bf16)(size_t n, const float *from, uint16_t *to) {
 }
 
 void VARIANT(from_bf16)(size_t n, const uint16_t *from, float *to) {
+    INDEPENDENT
     for (size_t i = 0; i < n; i++) {
-        uint32_t u = (uint32_t)from[i] << 16;
-        memcpy(&to[i], &u, sizeof u);
+        to[i] = float_of((uint32_t)from[i] << 16);
     }
 }
 
@@ -53,24 +65,21 @@ static ALWAYS_INLINE uint32_t fp16_of(uint32_t u) {
 }
 
 void VARIANT(to_fp16)(size_t n, const float *from, uint16_t *to) {
+    INDEPENDENT
     for (size_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &from[i], sizeof u);
-        to[i] = (uint16_t)fp16_of(u);
+        to[i] = (uint16_t)fp16_of(bits_of(from[i]));
     }
 }
 
 void VARIANT(from_fp16)(size_t n, const uint16_t *from, float *to) {
+    INDEPENDENT
     for (size_t i = 0; i < n; i++) {
         const uint32_t h = from[i], sign = (h & 0x8000u) << 16, a = (h & 0x7FFFu) << 13;
         const uint32_t top = a >= 0x0F800000u ? FP16_REBIAS : 0; /* infinity, NaN: the top again */
         const uint32_t normal = a + FP16_REBIAS + top;
-        const float units = (float)(int32_t)(h & 0x3FFu) * 0x1p-24f; /* exact */
-        uint32_t denormal;
-        memcpy(&denormal, &units, sizeof denormal);
+        const uint32_t denormal = bits_of((float)(int32_t)(h & 0x3FFu) * 0x1p-24f); /* exact */
         /* By a mask: a choice would become a branch, and the loop no vector. */
         const uint32_t is_normal = 0u - ((h & 0x7C00u) != 0);
-        const uint32_t u = sign | (normal & is_normal) | (denormal & ~is_normal);
-        memcpy(&to[i], &u, sizeof u);
+        to[i] = float_of(sign | (normal & is_normal) | (denormal & ~is_normal));
     }
 }

@@ -115,7 +115,7 @@ static ALWAYS_INLINE void lion_loop(const struct update_numbers *u, bool clamp, 
         float sign = (ci > 0 ? 1.0f : 0.0f) - (ci < 0 ? 1.0f : 0.0f);
         float pi = fmaf(c.decay, p[i], p[i]) + c.step_size * sign;
         /* The sign of a NaN is one. (& and not &&: no branch in the loop.) */
-        p_out[i] = (ci == ci) & (pi == pi) ? pi : NAN;
+        p_out[i] = ((ci == ci) & (pi == pi)) ? pi : NAN;
         m_out[i] = one_nan(fmaf(c.one_minus_b2, gap, m[i]));
     }
 }

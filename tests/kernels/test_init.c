@@ -4,6 +4,8 @@
 #include "tests/base/suite.h"
 #include "tests/kernels/data.h"
 
+#define UNIFORM_HASH UINT64_C(0x4B59DC086519894A) /* also computed in Python */
+#define NORMAL_HASH UINT64_C(0x6227CF19268F80DF)  /* 19 of 2^20 are 1 ulp beside inv_cdf's */
 enum { MANY = 1 << 20, SOME = 1000, KNOWN = 8 };
 
 static void whole_and_pieces(void (*init)(uint64_t, uint64_t, size_t, double, double, float *)) {
@@ -160,6 +162,22 @@ START_TEST(known_values) {
 }
 END_TEST
 
+/* All bits of more of them, which every compiler and machine must get: the sum of hash_element. */
+START_TEST(known_hashes) {
+    float *x = mem_zeroed(MANY, sizeof *x);
+    uint64_t sum[2] = {0};
+    for (int kind = 0; kind < 2; kind++) {
+        (kind ? init_normal : init_uniform)(42, 0, MANY, 0, 1, x);
+        for (size_t i = 0; i < MANY; i++) {
+            sum[kind] += hash_element(i, bits_of(x[i]));
+        }
+    }
+    ck_assert_uint_eq(sum[0], UNIFORM_HASH);
+    ck_assert_uint_eq(sum[1], NORMAL_HASH);
+    free(x);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("init");
     TCase *t = tcase_create("all");
@@ -171,6 +189,7 @@ int main(void) {
     tcase_add_test(t, uniform_never_reaches_its_end);
     tcase_add_test(t, constant);
     tcase_add_test(t, known_values);
+    tcase_add_test(t, known_hashes);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
