@@ -103,6 +103,9 @@ static void on_probe(uv_timer_t *timer) {
         if (j->phase == JOB_STARTING) {
             j->phase = JOB_RUNNING;
             (void)uv_timer_stop(timer);
+            if (j->o->dry_run) {
+                dry_begin(j);
+            }
         }
         return;
     }

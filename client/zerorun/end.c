@@ -100,6 +100,7 @@ void end_job(struct job *j, enum ending how, int signal) {
     collect_cancel(j->collect);
     j->collect = NULL;
     recover_stop(j);
+    dry_stop(j);
     (void)uv_timer_stop(&j->watch_timer);
     switch (how) {
     case ENDING_SUDDEN:

@@ -8,7 +8,7 @@
  * Everything happens on one libuv loop. The death of a daemon or of the coordinator ends the job
  * with one message naming it; job.c says how the first cause is told from what followed. Files:
  * job.c (what follows from what), begin.c, start.c (command lines, environment), end.c, recover.c
- * (how long a replacement took), collect.c (asking), report.c. */
+ * (how long a replacement took), collect.c (asking), report.c, dry.c (a dry run). */
 #ifndef ZD_ZERORUN_JOB_H
 #define ZD_ZERORUN_JOB_H
 
@@ -68,6 +68,7 @@ struct job {
     struct progress progress;
     struct ask *watch;
     struct collect *collect;
+    struct dry *dry;
     struct results results; /* of collect, once it is done */
     struct recoveries {
         struct recovery *list; /* owned */
@@ -103,6 +104,10 @@ void job_on_exit(void *user, const struct process_end *end); /* of struct member
 void end_job(struct job *j, enum ending how, int signal);
 void end_kill(struct job *j);        /* everything, now */
 void end_member_gone(struct job *j); /* while ENDING */
+
+/* A dry run: asks until every daemon knows what its model will need, prints that, ends the job. */
+void dry_begin(struct job *j);
+void dry_stop(struct job *j); /* asks no more */
 
 void job_collected(struct job *j, const struct err *failure); /* NULL: results are there */
 

@@ -12,9 +12,18 @@ static struct opt table[] = {
     OPT_UNSIGNED('n', "ranks", "N", "4", NULL, 1, LAYOUT_MAX_RANKS, &parsed.ranks,
                  "Ranks to start, each a daemon and a trainer."),
     OPT_TEXT('s', "strategy", "S", "zero3", &parsed.strategy,
-             "What is sharded: ddp, zero2 or zero3 (also called full_shard)."),
-    OPT_CHOICE(0, "param-dtype", "T", "fp32", "fp32|bf16", &parsed.param_dtype,
-               "Type of gathered parameters; master weights are always fp32."),
+             "What is sharded: ddp, zero1, zero2, zero3 (also called full_shard), hybrid_shard or "
+             "hybrid_zero2."),
+    OPT_UNSIGNED(0, "shard-size", "S", "0", NULL, 0, LAYOUT_MAX_RANKS, &parsed.shard_size,
+                 "Ranks that hybrid strategies shard over; divides the ranks. 0: what the trainer "
+                 "asks for, else all."),
+    OPT_CHOICE(0, "param-dtype", "T", NULL, "fp32|bf16|fp16", &parsed.param_dtype,
+               "Type of gathered parameters; default: what the trainer asks for, else fp32. Master "
+               "weights are always fp32."),
+    OPT_CHOICE(0, "wire-dtype", "T", NULL, "fp32|bf16", &parsed.wire_dtype,
+               "Type of the gradients that ranks sum (in fp32); default like --param-dtype."),
+    OPT_CHOICE(0, "kept-grad", "T", NULL, "fp32|bf16", &parsed.kept_grad,
+               "Type of gradients kept between micro-batches; default like --param-dtype."),
     OPT_UNSIGNED(0, "gather-slots", "K", "2", NULL, 1, 64, &parsed.gather_slots,
                  "Slots for gathered parameters, each as large as the largest unit."),
     OPT_UNSIGNED(0, "grad-slots", "K", "2", NULL, 1, 64, &parsed.grad_slots,
@@ -24,6 +33,13 @@ static struct opt table[] = {
     OPT_BYTES(0, "device-memory", "BYTES", "0", 0, UINT64_MAX, &parsed.device_memory,
               "Most memory that a daemon may take for the model's state; 0: no limit."),
     OPT_TEXT(0, "json", "FILE", NULL, &parsed.json, "Write the job's numbers to FILE at its end."),
+    OPT_UNSIGNED(0, "max-skips", "M", "50", NULL, 0, UINT32_MAX, &parsed.max_skips,
+                 "Steps in a row whose gradients are not finite before the job fails."),
+    OPT_FLAG(0, "no-overlap", &parsed.no_overlap,
+             "Gather nothing ahead of being asked (to see what overlap gains)."),
+    OPT_FLAG(0, "dry-run", &parsed.dry_run,
+             "Start the trainers, print what their model will need under this and the other "
+             "strategies, and end; allocates nothing."),
     OPT_UNSIGNED(0, "max-restarts", "M", "3", NULL, 0, 1000000, &parsed.max_restarts,
                  "Dead trainers to start again, all ranks together, before the job fails."),
     OPT_TEXT(
@@ -48,29 +64,31 @@ void options_help(FILE *to) {
         "and OMP_NUM_THREADS = cores / N. `zeroctl status` shows a running job.\n"
         "\nExamples:\n"
         "  zerorun -n 4 --strategy zero3 -- gpt --data text.txt --steps 200\n"
+        "  zerorun -n 4 --strategy hybrid_shard --shard-size 2 --dry-run -- gpt --data text.txt\n"
         "  zerorun -n 2 --json run.json --drill kill-trainer:rank=1,step=5,phase=reduce -- \\\n"
         "      gpt --data text.txt --steps 20\n"
         "\nExit status: 0 the job is done, 1 it failed, 2 the command line is wrong.\n",
         to);
 }
 
-static int check_strategy(const char *name, struct err *e) {
-    switch (strategy_parse(name)) {
-    case STRATEGY_DDP:
-    case STRATEGY_ZERO2:
-    case STRATEGY_ZERO3:
-        return 0;
-    case STRATEGY_NONE:
+static int check_strategy(const struct options *o, struct err *e) {
+    const enum strategy strategy = strategy_parse(o->strategy);
+    if (strategy == STRATEGY_NONE) {
         return err_set(e, ST_INVALID_ARGUMENT,
-                       "--strategy \"%.60s\": unknown; must be ddp, zero2 or zero3", name);
-    case STRATEGY_ZERO1:
-    case STRATEGY_HYBRID_SHARD:
-    case STRATEGY_HYBRID_ZERO2:
-        break;
+                       "--strategy \"%.60s\": unknown; must be ddp, zero1, zero2, zero3 "
+                       "(full_shard), hybrid_shard or hybrid_zero2",
+                       o->strategy);
     }
-    return err_set(e, ST_UNIMPLEMENTED,
-                   "--strategy %s: this version does not have it yet; use ddp, zero2 or zero3",
-                   name);
+    if (o->shard_size && strategy != STRATEGY_HYBRID_SHARD && strategy != STRATEGY_HYBRID_ZERO2) {
+        return err_set(e, ST_INVALID_ARGUMENT,
+                       "--shard-size %llu: only hybrid_shard and hybrid_zero2 have one, not %.60s",
+                       (unsigned long long)o->shard_size, o->strategy);
+    }
+    if (o->shard_size && o->ranks % o->shard_size) {
+        return err_set(e, ST_INVALID_ARGUMENT, "--shard-size %llu: must divide the %llu ranks",
+                       (unsigned long long)o->shard_size, (unsigned long long)o->ranks);
+    }
+    return 0;
 }
 
 /* Decimal digits only, nothing behind them. */
@@ -183,7 +201,7 @@ int options_parse(struct options *o, int argc, char *const *argv, struct err *e)
     if (o->help || o->version) {
         return 0;
     }
-    rc = check_strategy(o->strategy, e);
+    rc = check_strategy(o, e);
     if (!rc && o->drill) {
         rc = options_check_drill(o->drill, o->ranks, e);
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/plan/plan.h"
 #include "job.h"
 #include "screen.h"
 
@@ -76,6 +77,15 @@ static void add_traffic(cJSON *to, const char *key, const Zerod__V1__Traffic *t)
     add_pair(object, "all_reduce", t->all_reduce_bytes, t->all_reduce_elements);
 }
 
+/* Within shard groups, between them. */
+static void add_groups(cJSON *to, const char *key, Zerod__V1__Traffic **groups, size_t n) {
+    static const char *const names[] = {"within", "between"};
+    cJSON *object = cJSON_AddObjectToObject(to, key);
+    for (size_t g = 0; g < sizeof names / sizeof names[0]; g++) {
+        add_traffic(object, names[g], g < n ? groups[g] : NULL);
+    }
+}
+
 /* Seconds of |first| to |end| ranks, their mean. */
 static void add_seconds(const struct job *j, cJSON *to, unsigned first, unsigned end) {
     double sums[5] = {0};
@@ -107,6 +117,11 @@ static void add_rank(const struct job *j, cJSON *list, unsigned rank) {
     add_traffic(to, "sent_per_step", s->sent_last_step);
     add_traffic(to, "sent_per_step_formula", s->sent_per_step_formula);
     add_traffic(to, "sent_per_step_ddp", s->sent_per_step_ddp);
+    add_groups(to, "sent_by_group", s->sent_by_group, s->n_sent_by_group);
+    add_groups(to, "sent_per_step_by_group", s->sent_last_step_by_group,
+               s->n_sent_last_step_by_group);
+    add_groups(to, "sent_per_step_formula_by_group", s->sent_per_step_formula_by_group,
+               s->n_sent_per_step_formula_by_group);
     count(to, "gathers", s->gathers);
     count(to, "gathers_ahead", s->gathers_ahead);
     count(to, "eval_gathers", s->eval_gathers);
@@ -134,8 +149,31 @@ static uint64_t attempts(const struct job *j) {
     return j->results.job->job->attempts;
 }
 
-static cJSON *build(const struct job *j) {
+static void add_ranks(const struct job *j, cJSON *to) {
+    cJSON *ranks = cJSON_AddArrayToObject(to, "ranks");
+    for (unsigned r = 0; r < j->ranks; r++) {
+        add_rank(j, ranks, r);
+    }
+}
+
+/* What the job was started with, and what its model chose. */
+static void add_options(const struct job *j, cJSON *to) {
     const struct options *o = j->o;
+    const Zerod__V1__RankStatus *s = rank_status(j, 0);
+    count(to, "world_size", j->ranks);
+    text(to, "strategy", s->strategy);
+    count(to, "shard_size", s->shard_size);
+    text(to, "param_dtype", s->param_dtype);
+    text(to, "wire_dtype", s->wire_dtype);
+    text(to, "kept_dtype", s->kept_dtype);
+    text(to, "optimizer", s->optimizer);
+    text(to, "warning", s->warning);
+    count(to, "gather_slots", o->gather_slots);
+    count(to, "grad_slots", o->grad_slots);
+    count(to, "threads", o->threads);
+}
+
+static cJSON *build(const struct job *j) {
     cJSON *to = cJSON_CreateObject();
     char hash[24];
     (void)snprintf(hash, sizeof hash, "%016" PRIx64, j->results.param_hash);
@@ -144,20 +182,13 @@ static cJSON *build(const struct job *j) {
     add_doubles(to, "losses", j->progress.losses, j->progress.steps);
     add_doubles(to, "grad_norms", j->progress.norms, j->progress.steps);
     text(to, "param_hash", hash);
-    cJSON *ranks = cJSON_AddArrayToObject(to, "ranks");
-    for (unsigned r = 0; r < j->ranks; r++) {
-        add_rank(j, ranks, r);
-    }
+    number(to, "loss_scale", rank_status(j, 0)->loss_scale);
+    add_ranks(j, to);
     add_seconds(j, to, 0, j->ranks);
     count(to, "attempts", attempts(j));
     count(to, "restarts", j->restarts);
     add_recoveries(j, to);
-    count(to, "world_size", j->ranks);
-    text(to, "strategy", rank_status(j, 0)->strategy);
-    text(to, "param_dtype", rank_status(j, 0)->param_dtype);
-    count(to, "gather_slots", o->gather_slots);
-    count(to, "grad_slots", o->grad_slots);
-    count(to, "threads", o->threads);
+    add_options(j, to);
     number(to, "wall_seconds", (double)(clock_ns() - j->started_ns) * 1e-9);
     return to;
 }
@@ -215,11 +246,8 @@ static int write_file(const char *path, const char *content, struct err *e) {
     return rc;
 }
 
-int report_json(const struct job *j, struct err *e) {
-    if (!j->o->json) {
-        return 0;
-    }
-    cJSON *tree = build(j);
+/* Takes |tree|. */
+static int write_tree(const struct job *j, cJSON *tree, struct err *e) {
     char *content = cJSON_Print(tree);
     cJSON_Delete(tree);
     if (!content) {
@@ -228,6 +256,34 @@ int report_json(const struct job *j, struct err *e) {
     int rc = write_file(j->o->json, content, e);
     cJSON_free(content);
     return rc;
+}
+
+int report_json(const struct job *j, struct err *e) {
+    return j->o->json ? write_tree(j, build(j), e) : 0;
+}
+
+int report_dry_json(const struct job *j, const struct plan_table *table, struct err *e) {
+    if (!j->o->json) {
+        return 0;
+    }
+    cJSON *tree = cJSON_CreateObject();
+    cJSON_AddTrueToObject(tree, "dry_run");
+    add_options(j, tree);
+    add_ranks(j, tree);
+    cJSON_AddItemToObject(tree, "plan", plan_json(table, NULL));
+    return write_tree(j, tree, e);
+}
+
+void report_dry(const struct job *j, FILE *to) {
+    const Zerod__V1__RankStatus *s = rank_status(j, 0);
+    const Zerod__V1__Memory *m = s->measured;
+    (void)fprintf(to,
+                  "\nthis job   rank 0 would take %" PRIu64 " bytes: parameters %" PRIu64
+                  ", kept gradients %" PRIu64 ", optimizer %" PRIu64 ",\n"
+                  "           gather slots %" PRIu64 ", gradient slots %" PRIu64
+                  ", padding %" PRIu64 ", rounding %" PRIu64 ", fixed %" PRIu64 "\n",
+                  s->memory_total, m->params, m->grads, m->optimizer, m->gather_slots,
+                  m->grad_slots, m->padding, m->rounding, m->fixed);
 }
 
 void report_summary(const struct job *j) {

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "job.h"
 
-enum { WORDS = 40, WORD = 4200 };
+enum { WORDS = 64, WORD = 4200 };
 
 /* A command line being written. */
 struct words {
@@ -150,16 +150,24 @@ static void add_job(struct words *w, const struct member *m) {
     add(w, "%d", PROCESS_KEPT_FD);
 }
 
+static void add_number(struct words *w, const char *name, uint64_t n) {
+    add(w, "%s", name);
+    add(w, "%" PRIu64, n);
+}
+
 int start_coordinator(struct job *j, struct err *e) {
     struct words w = {.count = 0};
     add(&w, "%s/zerocoord", j->beside);
     add_job(&w, &j->coordinator);
+    add_number(&w, "--max-skips", j->o->max_skips);
     return start(&j->coordinator, &w, e);
 }
 
-static void add_number(struct words *w, const char *name, uint64_t n) {
-    add(w, "%s", name);
-    add(w, "%" PRIu64, n);
+static void add_text(struct words *w, const char *name, const char *value) {
+    if (value) {
+        add(w, "%s", name);
+        add(w, "%s", value);
+    }
 }
 
 int start_daemon(struct job *j, unsigned rank, struct err *e) {
@@ -170,15 +178,14 @@ int start_daemon(struct job *j, unsigned rank, struct err *e) {
     struct words w = {.count = 0};
     add(&w, "%s/zerod", j->beside);
     add_job(&w, m);
-    add(&w, "--handover");
-    add(&w, "%s", handover);
-    add(&w, "--coordinator");
-    add(&w, "%s", j->coordinator.address);
+    add_text(&w, "--handover", handover);
+    add_text(&w, "--coordinator", j->coordinator.address);
     add_number(&w, "--rank", rank);
-    add(&w, "--strategy");
-    add(&w, "%s", o->strategy);
-    add(&w, "--param-dtype");
-    add(&w, "%s", o->param_dtype);
+    add_text(&w, "--strategy", o->strategy);
+    add_text(&w, "--param-dtype", o->param_dtype);
+    add_text(&w, "--wire-dtype", o->wire_dtype);
+    add_text(&w, "--kept-grad", o->kept_grad);
+    add_number(&w, "--shard-size", o->shard_size);
     add_number(&w, "--gather-slots", o->gather_slots);
     add_number(&w, "--grad-slots", o->grad_slots);
     add_number(&w, "--threads", o->threads);
@@ -186,10 +193,13 @@ int start_daemon(struct job *j, unsigned rank, struct err *e) {
     if (o->device_memory) {
         add_number(&w, "--device-memory", o->device_memory);
     }
-    if (o->drill) {
-        add(&w, "--drill");
-        add(&w, "%s", o->drill);
+    if (o->no_overlap) {
+        add(&w, "--no-overlap");
     }
+    if (o->dry_run) {
+        add(&w, "--dry-run");
+    }
+    add_text(&w, "--drill", o->drill);
     return start(m, &w, e);
 }
 

@@ -54,16 +54,22 @@ static void expect(int rc, int code, int other) {
 
 /* ---- the model ---- */
 
+static struct zerod_tensor tensor(const char *name, uint32_t dims, const uint64_t *shape) {
+    return (struct zerod_tensor){
+        .name = name, .dims = dims, .shape = shape, .weight_decay_multiplier = dims > 1 ? 1 : 0};
+}
+
 static int attach(struct zerod **handle, struct zerod_error *e) {
     const uint64_t matrix[2] = {ROWS, COLUMNS}, vector[1] = {ROWS};
     const uint64_t other[2] = {24, COLUMNS};
     bool differs = is("other-shape") && rank == WRONG_RANK;
-    const struct zerod_tensor embed[] = {{"embed.weight", 2, matrix, 1}};
-    const struct zerod_tensor body[] = {{"body.weight", 2, differs ? other : matrix, 1},
-                                        {"body.bias", 1, vector, 0}};
-    const struct zerod_tensor last[] = {{"last.weight", 2, matrix, 1}};
-    const struct zerod_unit units[UNITS] = {
-        {"embed", 1, embed}, {"body", 2, body}, {"last", 1, last}};
+    const struct zerod_tensor embed[] = {tensor("embed.weight", 2, matrix)};
+    const struct zerod_tensor body[] = {tensor("body.weight", 2, differs ? other : matrix),
+                                        tensor("body.bias", 1, vector)};
+    const struct zerod_tensor last[] = {tensor("last.weight", 2, matrix)};
+    const struct zerod_unit units[UNITS] = {{.name = "embed", .tensor_count = 1, .tensors = embed},
+                                            {.name = "body", .tensor_count = 2, .tensors = body},
+                                            {.name = "last", .tensor_count = 1, .tensors = last}};
     const struct zerod_op train[] = {
         {ZEROD_GATHER, EMBED}, {ZEROD_GATHER, BODY}, {ZEROD_GATHER, LAST},  {ZEROD_REDUCE, LAST},
         {ZEROD_GATHER, BODY},  {ZEROD_REDUCE, BODY}, {ZEROD_GATHER, EMBED}, {ZEROD_REDUCE, EMBED}};
@@ -135,16 +141,28 @@ static int forward(const struct zerod_try *t) {
 }
 
 /* Elements of tensors and padding alike: zerod ignores the latter. */
-static int fill(uint32_t unit, double value) {
-    float *to;
-    int rc = zerod_grad(z, unit, false, &to);
-    if (rc) {
-        return rc;
-    }
-    for (uint64_t i = 0; i < zerod_unit_elements(z, unit); i++) {
+static void fill_with(float *to, uint64_t bytes, double value) {
+    for (uint64_t i = 0; i < bytes / sizeof *to; i++) {
         to[i] = (float)(value + 1e-3 * (double)(i % 7));
     }
-    return 0;
+}
+
+static int fill(uint32_t unit, double value) {
+    void *to;
+    int rc = zerod_grad(z, unit, false, &to);
+    if (!rc) {
+        fill_with(to, zerod_grad_bytes(z, unit), value);
+    }
+    return rc;
+}
+
+static int fill_initial(uint32_t unit, double value) {
+    float *to;
+    int rc = zerod_initial(z, unit, &to);
+    if (!rc) {
+        fill_with(to, zerod_initial_bytes(z, unit), value);
+    }
+    return rc;
 }
 
 static int backward(const struct zerod_try *t) {
@@ -192,7 +210,7 @@ static int load(void) {
     }
     for (uint32_t u = 0; u < UNITS; u++) {
         bool differs = is("other-values") && rank == WRONG_RANK && u == BODY;
-        int rc = fill(u, differs ? 0.5 : 0.25);
+        int rc = fill_initial(u, differs ? 0.5 : 0.25);
         rc = rc ? rc : zerod_load(z, u);
         if (rc) {
             return rc;

@@ -4,7 +4,7 @@
 #include "client/zerorun/options.h"
 #include "tests/base/suite.h"
 
-enum { WORDS = 16 };
+enum { WORDS = 24 };
 
 static int parse(struct options *o, struct err *e, const char *const *words) {
     static char copies[WORDS][128];
@@ -31,7 +31,12 @@ START_TEST(test_defaults) {
     ck_assert_int_eq(PARSE("--", "gpt", "--steps", "3"), 0);
     ck_assert_uint_eq(o.ranks, 4);
     ck_assert_str_eq(o.strategy, "zero3");
-    ck_assert_str_eq(o.param_dtype, "fp32");
+    ck_assert_ptr_null(o.param_dtype); /* the trainer's choice */
+    ck_assert_ptr_null(o.wire_dtype);
+    ck_assert_ptr_null(o.kept_grad);
+    ck_assert_uint_eq(o.shard_size, 0);
+    ck_assert_uint_eq(o.max_skips, 50);
+    ck_assert(!o.dry_run && !o.no_overlap);
     ck_assert_uint_eq(o.gather_slots, 2);
     ck_assert_uint_eq(o.max_restarts, 3);
     ck_assert_ptr_null(o.json);
@@ -41,13 +46,39 @@ START_TEST(test_defaults) {
 }
 END_TEST
 
+START_TEST(test_all_strategies) {
+    static const char *const names[] = {"ddp",        "zero1",        "zero2",       "zero3",
+                                        "full_shard", "hybrid_shard", "hybrid_zero2"};
+    struct options o;
+    struct err e;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ck_assert_int_eq(PARSE("--strategy", names[i], "--", "x"), 0);
+        ck_assert_str_eq(o.strategy, names[i]);
+    }
+    ck_assert_int_eq(PARSE("--strategy", "hybrid_zero2", "--shard-size", "2", "--param-dtype",
+                           "fp16", "--wire-dtype", "bf16", "--kept-grad", "bf16", "--max-skips",
+                           "3", "--dry-run", "--no-overlap", "--", "x"),
+                     0);
+    ck_assert_uint_eq(o.shard_size, 2);
+    ck_assert_str_eq(o.param_dtype, "fp16");
+    ck_assert_str_eq(o.wire_dtype, "bf16");
+    ck_assert_str_eq(o.kept_grad, "bf16");
+    ck_assert_uint_eq(o.max_skips, 3);
+    ck_assert(o.dry_run && o.no_overlap);
+}
+END_TEST
+
 START_TEST(test_refusals) {
     struct options o;
     struct err e;
     refused(PARSE("-n", "0", "--", "x"), &e, ST_OUT_OF_RANGE, "1 to 64");
     refused(PARSE("-n", "65", "--", "x"), &e, ST_OUT_OF_RANGE, "65");
     refused(PARSE("--strategy", "zero9", "--", "x"), &e, ST_INVALID_ARGUMENT, "zero9");
-    refused(PARSE("--strategy", "zero1", "--", "x"), &e, ST_UNIMPLEMENTED, "zero1");
+    refused(PARSE("--shard-size", "2", "--", "x"), &e, ST_INVALID_ARGUMENT, "not zero3");
+    refused(PARSE("--strategy", "hybrid_shard", "--shard-size", "3", "--", "x"), &e,
+            ST_INVALID_ARGUMENT, "must divide the 4 ranks");
+    refused(PARSE("--wire-dtype", "fp16", "--", "x"), &e, ST_INVALID_ARGUMENT, "fp16");
+    refused(PARSE("--kept-grad", "fp16", "--", "x"), &e, ST_INVALID_ARGUMENT, "fp16");
     refused(PARSE("--param-dtype", "fp8", "--", "x"), &e, ST_INVALID_ARGUMENT, "fp8");
     refused(PARSE("x"), &e, ST_INVALID_ARGUMENT, "after \"--\"");
     refused(PARSE("-n", "2"), &e, ST_INVALID_ARGUMENT, "no trainer");
@@ -103,6 +134,7 @@ int main(void) {
     Suite *s = suite_create("zerorun/options");
     TCase *t = tcase_create("options");
     tcase_add_test(t, test_defaults);
+    tcase_add_test(t, test_all_strategies);
     tcase_add_test(t, test_refusals);
     tcase_add_test(t, test_help_needs_no_trainer);
     tcase_add_test(t, test_drill);

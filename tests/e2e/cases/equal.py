@@ -6,7 +6,7 @@ import subprocess
 from harness import Failed, case, check, equal
 from model import largest_difference, read_safetensors
 
-STRATEGIES = ("ddp", "zero2", "zero3")
+STRATEGIES = ("ddp", "zero1", "zero2", "zero3")
 _hashes = {}  # ranks: the first hash seen, with where it came from
 
 
@@ -52,6 +52,7 @@ def two_micro_batches(bench):
         hashes[strategy] = result["param_hash"]
     equal(hashes["zero2"], hashes["zero3"], "param_hash of zero2 against zero3")
     tensors = {s: read_safetensors(path) for s, path in dumps.items()}
+    equal(hashes["zero1"], hashes["ddp"], "param_hash of zero1 against ddp")
     apart, name = largest_difference(tensors["ddp"], tensors["zero3"])
     check(apart <= 1e-6, f"ddp and zero3 differ by {apart} in {name}")
     check(tensors["zero2"].keys() == tensors["zero3"].keys() and
@@ -72,7 +73,8 @@ def one_rank_is_standalone(bench):
         want = read_safetensors(dumps["alone"])
         for strategy in STRATEGIES:
             dumps[strategy] = bench.path(strategy + ".safetensors")
-            result = bench.run(1, strategy, bench.gpt(micro_batches=k, dump=dumps[strategy]))
+            result = bench.run(1, strategy, bench.gpt(micro_batches=k, dump=dumps[strategy]),
+                               env={"OPENBLAS_NUM_THREADS": "1"})
             apart, name = largest_difference(want, read_safetensors(dumps[strategy]))
             check(apart == 0, f"{strategy}, {k} micro-batches: {name} differs by {apart} from --standalone")
             equal(result["losses"], losses_of(alone), f"losses of {strategy} against --standalone")

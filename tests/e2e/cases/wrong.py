@@ -14,8 +14,10 @@ def usage(bench, parts, ranks=2, strategy="zero3", env=None, **options):
     mentions(bench.fail(ranks, strategy, bench.gpt(), code=2, env=env, **options), *parts)
 
 
-case("wrong/unknown_strategy", parts=("zero9", "ddp, zero2 or zero3"), strategy="zero9")(usage)
-case("wrong/later_strategy", parts=("zero1", "does not have it yet"), strategy="zero1")(usage)
+case("wrong/unknown_strategy", parts=("zero9", "ddp, zero1, zero2, zero3", "hybrid_shard"), strategy="zero9")(usage)
+case("wrong/shard_size", parts=("shard-size 3", "divide the 4 ranks"), ranks=4, strategy="hybrid_shard",
+     shard_size=3)(usage)
+case("wrong/shard_size_of_zero3", parts=("shard-size 2", "not zero3"), shard_size=2)(usage)
 case("wrong/no_ranks", parts=("ranks", "0", "1 to 64"), ranks=0)(usage)
 case("wrong/drill", parts=("phase=lunch", "gather, compute"), drill="kill-trainer:rank=0,step=1,phase=lunch")(usage)
 case("wrong/drill_rank", parts=("rank=2", "0 to 1"), drill="kill-trainer:rank=2,step=1")(usage)
