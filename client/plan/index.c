@@ -73,7 +73,9 @@ static int by_name(const void *a, const void *b) {
 /* The file's tensors are those that the index says: |map| from |first| on, |count| of them. */
 static int compare(struct entry *list, size_t found, const struct mapped *map, size_t count,
                    struct err *e) {
-    qsort(list, found, sizeof *list, by_name);
+    if (found) {
+        qsort(list, found, sizeof *list, by_name);
+    }
     for (size_t i = 0; i < found || i < count; i++) {
         const int order = i == found ? 1 : i == count ? -1 : strcmp(list[i].name, map[i].tensor);
         if (order < 0) {

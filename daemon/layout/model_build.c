@@ -102,12 +102,13 @@ int model_add_tensor(struct model *m, const struct tensor *t, struct err *e) {
     if (rc) {
         return rc;
     }
+    const struct tensor copy = *t; /* |t| may lie in the array that moves */
     struct tensor *tensors = grown(m->tensors, m->tensor_count, sizeof *tensors);
     if (!tensors) {
         return no_memory(e, "tensor", m->tensor_count);
     }
     m->tensors = tensors;
-    tensors[m->tensor_count++] = *t;
+    tensors[m->tensor_count++] = copy;
     m->units[m->unit_count - 1].tensors++;
     return 0;
 }
