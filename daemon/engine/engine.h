@@ -38,7 +38,9 @@ struct engine_options {
 struct engine_callbacks {
     void (*notify)(void *ctx); /* any thread */
     /* From engine_events (and from engine_enter), on the owner's thread. Offsets are bytes in the
-     * trainer's parameter and gradient descriptors. */
+     * trainer's parameter and gradient descriptors. |position|: the number of the gather among the
+     * try's (over all micro-batches) or the eval pass's; |sequence|: of the reduce or load. Each
+     * comes once, in order. */
     void (*gathered)(void *ctx, const struct fence *f, uint32_t position, uint32_t unit,
                      uint64_t offset, bool eval);
     void (*granted)(void *ctx, const struct fence *f, uint32_t sequence, uint64_t offset);
@@ -138,9 +140,9 @@ struct engine_status {
     uint64_t total_bytes;   /* fstat of all memfds of this engine */
     uint64_t huge_bytes;    /* of them in huge pages */
     struct traffic sent;    /* counted by the peers where they read this rank's memory */
-    uint64_t gathers, gathers_ahead, eval_gathers;
-    uint64_t reduce_ns, update_ns, gather_ns; /* the worker's time */
-    uint64_t version;                         /* of the oldest unit; UINT64_MAX: nothing loaded */
+    uint64_t gathers, gathers_ahead, eval_gathers; /* asked for; of them complete before that */
+    uint64_t reduce_ns, update_ns, gather_ns;      /* the worker's time */
+    uint64_t version; /* of the oldest unit; UINT64_MAX: nothing loaded */
 };
 void engine_status(const struct engine *e, struct engine_status *s);
 void engine_sent(const struct engine *e, struct traffic *sent); /* its |sent| alone: cheap */
