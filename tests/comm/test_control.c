@@ -10,39 +10,36 @@
 enum { ROUNDS = 100000 };
 
 static struct control_record record;
-static _Atomic bool done;
+static _Atomic bool enough;
 
 static void *write_records(void *arg) {
     (void)arg;
-    for (uint64_t i = 1; i <= ROUNDS; i++) {
+    for (uint64_t i = 1; !atomic_load(&enough); i++) {
         const uint64_t words[CONTROL_WORDS] = {i, i, i, i, i, i, i};
         control_write(&record, words, CONTROL_WORDS);
     }
-    atomic_store(&done, true);
     return NULL;
 }
 
 START_TEST(a_record_is_whole) {
     pthread_t t;
-    uint64_t w[CONTROL_WORDS], read = 0;
+    uint64_t w[CONTROL_WORDS] = {0};
     ck_assert_int_eq(pthread_create(&t, NULL, write_records, NULL), 0);
-    while (!atomic_load(&done)) {
+    while (w[0] < ROUNDS) {
         if (control_read(&record, w)) {
             for (int i = 1; i < CONTROL_WORDS; i++) {
                 ck_assert_uint_eq(w[i], w[0]);
             }
-            read++;
         }
     }
+    atomic_store(&enough, true);
     pthread_join(t, NULL);
     ck_assert(control_read(&record, w));
-    ck_assert_uint_eq(w[0], ROUNDS);
-    ck_assert_uint_gt(read, 0);
 }
 END_TEST
 
 START_TEST(a_record_being_written_is_not_read) {
-    struct control_record r = {.turn = 3};
+    static struct control_record r = {.turn = 3}; /* ASan's stack frames align less than it needs */
     uint64_t w[CONTROL_WORDS];
     ck_assert(!control_read(&r, w));
 }
