@@ -20,7 +20,7 @@ struct rank {
 static struct rank ranks[RANKS];
 
 static void make_model(enum strategy s, enum dtype param) {
-    const uint64_t shapes[] = {70000, 5};
+    const uint64_t shapes[] = {900000, 5}; /* sums of the first are written past the caches */
     for (int u = 0; u < 2; u++) {
         char name[] = "unit0", tensor[] = "tensor0";
         name[4] = tensor[6] = (char)('0' + u);
@@ -126,9 +126,11 @@ START_TEST(a_gather_puts_parts_in_order) {
         }
     }
     ck_assert(ranks[1].comm->ops->all_gather(ranks[1].comm, 0, whole));
+    uint64_t wrong = 0;
     for (uint64_t i = 0; i < n; i++) {
-        ck_assert(whole[i] == (float)(i / part * 1000000 + i % part));
+        wrong += whole[i] != (float)(i / part * 1000000 + i % part);
     }
+    ck_assert_uint_eq(wrong, 0);
     struct traffic t;
     ranks[0].comm->ops->sent(ranks[0].comm, &t);
     ck_assert_uint_eq(t.all_gather_elements, part);
@@ -187,15 +189,18 @@ START_TEST(sums_are_in_rank_order_and_marked) {
         }
         ranks[r].comm->ops->put_tag(ranks[r].comm, 1, &tag);
     }
-    float *sum = calloc(part, sizeof *sum);
+    float *sum = malloc(part * sizeof *sum); /* what is not added to is not read */
+    memset(sum, 0xFF, part * sizeof *sum);
     struct comm *owner = ranks[2].comm;
     for (unsigned r = 0; r < RANKS; r++) {
         ck_assert(!owner->ops->slot_is_read(owner, 1, &f, 1) || r == 2);
         ck_assert(ranks[r].comm->ops->reduce_scatter(ranks[r].comm, 1, &tag, r == 2, sum));
     }
+    uint64_t wrong = 0;
     for (uint64_t i = 0; i < part; i++) {
-        ck_assert(sum[i] == 0.0f);
+        wrong += sum[i] != 0.0f;
     }
+    ck_assert_uint_eq(wrong, 0);
     ck_assert(owner->ops->slot_is_read(owner, 1, &f, 1));
     ck_assert(owner->ops->slot_is_read(owner, 1, &(struct fence){3, 5, 1}, 9));
     ck_assert(!owner->ops->slot_is_read(owner, 1, &f, 3));
@@ -231,9 +236,11 @@ START_TEST(an_all_reduce_is_in_place) {
         ck_assert(o->can_share(ranks[r].comm, 0, &f));
         ck_assert(o->share_parts(ranks[r].comm, 0));
         const float *kept = (const float *)(const void *)(ranks[r].params.base + 64);
+        uint64_t wrong = 0;
         for (uint64_t i = 0; i < layout.units[0].padded; i++) {
-            ck_assert(kept[i] == (float)(6 * (i % 1000)));
+            wrong += kept[i] != (float)(6 * (i % 1000));
         }
+        ck_assert_uint_eq(wrong, 0);
     }
     struct traffic t;
     o->sent(ranks[1].comm, &t);
@@ -286,6 +293,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("shm");
     TCase *c = tcase_create("shm");
+    tcase_set_timeout(c, 60);
     tcase_add_test(c, a_gather_takes_the_version_it_wants);
     tcase_add_test(c, a_gather_puts_parts_in_order);
     tcase_add_test(c, a_reduce_takes_the_exact_tag);
