@@ -8,12 +8,12 @@ UNITS = 4  # embedding, two blocks, head: each gathered twice a micro-batch
 
 def ahead(bench, k):
     """How long computing must take depends on what else runs on this machine."""
-    steps = 6
+    steps, late = 6, 20 if bench.sanitized else 0  # sanitizers are slow at their own moments
     for sleep_ms in (10, 30, 90):
         got = bench.run(2, "zero3", bench.gpt(steps=steps, sleep_ms=sleep_ms, micro_batches=k), limit=30)
         for r in got["ranks"]:
             equal(r["gathers"], steps * k * 2 * UNITS, f"gathers of rank {r['rank']}")
-        if all(r["gathers_ahead"] >= r["gathers"] - steps for r in got["ranks"]):
+        if all(r["gathers_ahead"] >= r["gathers"] - steps - late for r in got["ranks"]):
             bench.note(", ".join(f"{r['gathers_ahead']} of {r['gathers']}" for r in got["ranks"]) + f", {sleep_ms} ms")
             return
     counts = [(r["gathers_ahead"], r["gathers"]) for r in got["ranks"]]
