@@ -82,6 +82,12 @@ static void advise_splitting(const struct advisor *a) {
     const uint64_t slots = a->zero3->memory.gather_slots + a->zero3->memory.grad_slots;
     plan_line(&a->t->advice, "no strategy fits: zero3 needs %.3f GB of %.3f GB", GB(a->zero3->peak),
               GB(a->r->device_memory));
+    if (a->t->warnings.count) {
+        plan_line(&a->t->advice,
+                  "first cut unit \"%.90s\" into its layers: slots of one layer "
+                  "each may be all that is missing",
+                  a->r->model->units[a->t->largest].name);
+    }
     const bool fewer_slots = advise_slots(a), more_ranks = advise_ranks(a);
     if (!fewer_slots && !more_ranks) {
         plan_line(&a->t->advice,

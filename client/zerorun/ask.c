@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "proto/unpack.h"
 #include "rpc/dial.h"
+#include "zerod.pb-c.h"
 
 struct ask {
     struct ask_options o;
@@ -40,6 +41,24 @@ static void on_done(struct grpc_stream *s, int code, const char *text) {
 
 static const struct grpc_stream_handlers handlers = {.on_message = on_message, .on_done = on_done};
 
+static void on_probe_done(struct grpc_stream *s, int code, const char *text) {
+    struct ask *a = grpc_stream_data(s);
+    (void)text;
+    if (code == ST_OK && a->stream) {
+        a->o.on_taken(a->o.user);
+    }
+}
+
+static const struct grpc_stream_handlers probe_handlers = {.on_done = on_probe_done};
+
+static void probe(struct ask *a, int64_t now) {
+    static const Zerod__V1__StatusRequest request = ZEROD__V1__STATUS_REQUEST__INIT;
+    struct grpc_stream *s = grpc_client_start(rpc_dial_client(a->dial), "/zerod.v1.Admin/Status",
+                                              &probe_handlers, a, INT64_MAX, now);
+    (void)grpc_client_send(s, &request.base);
+    grpc_client_half_close(s);
+}
+
 static void on_closed(struct rpc_dial *d, const struct err *reason, void *user) {
     (void)d;
     (void)reason;
@@ -64,6 +83,9 @@ int ask_start(uv_loop_t *loop, const struct ask_options *o, struct ask **out, st
                                   o->timeout_ns ? now + o->timeout_ns : INT64_MAX, now);
     (void)grpc_client_send(a->stream, o->request);
     grpc_client_half_close(a->stream);
+    if (o->on_taken) {
+        probe(a, now);
+    }
     if (out) {
         *out = a;
     }

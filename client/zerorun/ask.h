@@ -17,6 +17,9 @@ struct ask_options {
     const ProtobufCMessage *request;
     const ProtobufCMessageDescriptor *reply;
     int64_t timeout_ns; /* 0: none */
+    /* For streams: once, when the server has surely taken the request (a call behind it on the same
+     * connection was answered). May be NULL. */
+    void (*on_taken)(void *user);
     /* Each message of the answer, freed afterwards. */
     void (*on_reply)(void *user, const ProtobufCMessage *reply);
     /* Once, last: ST_OK or why not. May be NULL. The ask is freed after it. */

@@ -41,6 +41,10 @@ static void on_watch_done(void *user, int code, const char *text) {
     }
 }
 
+static void on_watching(void *user) {
+    ((struct job *)user)->watching = true;
+}
+
 static void watch_steps(struct job *j) {
     static const Zerod__V1__WatchRequest request = ZEROD__V1__WATCH_REQUEST__INIT;
     struct ask_options o = {
@@ -48,6 +52,7 @@ static void watch_steps(struct job *j) {
         .method = "/zerod.v1.Admin/Watch",
         .request = &request.base,
         .reply = &zerod__v1__step_event__descriptor,
+        .on_taken = on_watching,
         .on_reply = on_step,
         .on_done = on_watch_done,
         .user = j,
@@ -99,7 +104,7 @@ static void on_probe(uv_timer_t *timer) {
     if (!j->watch) {
         watch_steps(j);
     }
-    if (j->watch && start_trainers(j, &missing)) {
+    if (j->watching && start_trainers(j, &missing)) {
         if (j->phase == JOB_STARTING) {
             j->phase = JOB_RUNNING;
             (void)uv_timer_stop(timer);

@@ -1,3 +1,5 @@
+/* First all hashes, then all states: a daemon answers the former when its part of the last update
+ * is complete, and that everywhere is when the last byte was sent. */
 #include "collect.h"
 
 #include <inttypes.h>
@@ -14,20 +16,20 @@ enum {
     FAILURE_MS = 200, /* a lost connection is often a death that is about to be seen */
 };
 
-/* One process being asked: its status, then, of a daemon, its hash. */
+/* One call to one process. */
 struct question {
     struct collect *collect;
     const struct member *member;
     struct ask *ask;
-    bool want_hash;
-    bool answered; /* the call in progress */
+    bool answered;
 };
 
 struct collect {
     struct job *job;
     struct results results;
     struct question *questions; /* one a rank, then the coordinator */
-    unsigned open;              /* of them */
+    unsigned open;              /* of them, in this round */
+    bool hashed;                /* the round of hashes is over */
     bool cancelled;
     bool failed;
     struct err error; /* the first failure */
@@ -113,8 +115,15 @@ static void on_failure_wait(uv_timer_t *timer) {
     finish(timer->data);
 }
 
+static void put_all(struct collect *c, unsigned count);
+
 static void question_over(struct collect *c) {
     if (--c->open) {
+        return;
+    }
+    if (!c->hashed && !c->failed && !c->cancelled) {
+        c->hashed = true;
+        put_all(c, c->job->ranks + 1);
         return;
     }
     if (!c->failed && !c->cancelled) {
@@ -163,8 +172,6 @@ static void on_reply(void *user, const ProtobufCMessage *message) {
     }
 }
 
-static void put(struct question *q);
-
 static void on_done(void *user, int code, const char *text) {
     struct question *q = user;
     struct collect *c = q->collect;
@@ -172,22 +179,18 @@ static void on_done(void *user, int code, const char *text) {
     q->ask = NULL;
     if (code || !q->answered) {
         fail(c, member_name(q->member, name), code ? text : "gave no usable answer");
-    } else if (q->member->kind == DAEMON && !q->want_hash && !c->cancelled) {
-        q->want_hash = true;
-        put(q);
-        return;
     }
     question_over(c);
 }
 
 /* Puts the next call; a failure to dial ends the question. */
 static void put(struct question *q) {
+    bool hashed = q->collect->hashed;
     struct ask_options o = {
         .path = q->member->address,
-        .method = q->want_hash ? "/zerod.v1.Admin/Hash" : "/zerod.v1.Admin/Status",
-        .request = q->want_hash ? &hash_request.base : &status_request.base,
-        .reply = q->want_hash ? &zerod__v1__hash_reply__descriptor
-                              : &zerod__v1__status_reply__descriptor,
+        .method = hashed ? "/zerod.v1.Admin/Status" : "/zerod.v1.Admin/Hash",
+        .request = hashed ? &status_request.base : &hash_request.base,
+        .reply = hashed ? &zerod__v1__status_reply__descriptor : &zerod__v1__hash_reply__descriptor,
         .timeout_ns = CALL_LIMIT_S * INT64_C(1000000000),
         .on_reply = on_reply,
         .on_done = on_done,
@@ -202,6 +205,14 @@ static void put(struct question *q) {
     }
 }
 
+static void put_all(struct collect *c, unsigned count) {
+    c->open = count + 1; /* one more, so that the round cannot end before all are put */
+    for (unsigned i = 0; i < count; i++) {
+        put(&c->questions[i]);
+    }
+    question_over(c);
+}
+
 void collect_begin(struct job *j) {
     struct collect *c = mem_zeroed(1, sizeof *c);
     c->job = j;
@@ -211,14 +222,11 @@ void collect_begin(struct job *j) {
     j->collect = c;
     (void)uv_timer_init(&j->loop, &c->timer);
     c->timer.data = c;
-    c->open = j->ranks + 2; /* one more, so that it cannot end before all are put */
     for (unsigned i = 0; i <= j->ranks; i++) {
-        struct question *q = &c->questions[i];
-        q->collect = c;
-        q->member = i < j->ranks ? &j->daemons[i] : &j->coordinator;
-        put(q);
+        c->questions[i].collect = c;
+        c->questions[i].member = i < j->ranks ? &j->daemons[i] : &j->coordinator;
     }
-    question_over(c);
+    put_all(c, j->ranks);
 }
 
 void collect_cancel(struct collect *c) {

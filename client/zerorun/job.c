@@ -23,6 +23,7 @@
 #include "screen.h"
 
 enum {
+    IDLE_MS = 10000,   /* until it is said that one trainer is done and others are not */
     PAUSE_MS = 100,    /* in which a first cause may turn up */
     TRAINER_USAGE = 2, /* exit status of a trainer that a restart cannot help */
 };
@@ -114,6 +115,19 @@ static void on_trainer_weighed(uv_timer_t *timer) {
     }
 }
 
+static void on_still_running(uv_timer_t *timer) {
+    struct member *m = timer->data;
+    unsigned left = 0;
+    for (unsigned r = 0; r < m->job->ranks; r++) {
+        left += !m->job->trainers[r].finished;
+    }
+    if (left && m->job->phase != JOB_ENDING) {
+        talk_say(m->job->talk,
+                 "trainer of rank %u exited with status 0 %d s ago, %u of %u still run", m->rank,
+                 IDLE_MS / 1000, left, m->job->ranks);
+    }
+}
+
 static void trainer_exited(struct member *m, const struct process_end *end) {
     struct job *j = m->job;
     if (end->killed) {
@@ -126,6 +140,7 @@ static void trainer_exited(struct member *m, const struct process_end *end) {
         return;
     }
     m->finished = true;
+    (void)uv_timer_start(&m->pause, on_still_running, IDLE_MS, 0);
     if (trainers_finished(j)) {
         j->phase = JOB_COLLECTING;
         recover_stop(j);

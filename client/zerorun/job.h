@@ -66,7 +66,8 @@ struct job {
     uint64_t restarts;
     struct talk *talk;
     struct progress progress;
-    struct ask *watch;
+    struct ask *watch; /* the coordinator's stream of steps */
+    bool watching;     /* it has begun: no step can be missed */
     struct collect *collect;
     struct dry *dry;
     struct results results; /* of collect, once it is done */

@@ -297,6 +297,9 @@ void report_summary(const struct job *j) {
                j->results.param_hash);
     screen_say("%" PRIu64 " attempts, %" PRIu64 " restart%s of trainers", attempts(j), j->restarts,
                j->restarts == 1 ? "" : "s");
+    if (j->o->drill && !j->restarts) {
+        screen_say("the drill did not happen: %s", j->o->drill);
+    }
     for (size_t i = 0; i < j->recoveries.count; i++) {
         const struct recovery *r = &j->recoveries.list[i];
         if (r->first_gather_ms >= 0) {

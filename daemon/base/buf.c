@@ -67,7 +67,9 @@ void buf_append(struct buf *b, const void *bytes, size_t n) {
     b->len += n;
 }
 
-void buf_consume(struct buf *b, size_t n) { b->off += n; }
+void buf_consume(struct buf *b, size_t n) {
+    b->off += n;
+}
 
 void buf_free(struct buf *b) {
     free(b->data);

@@ -18,8 +18,12 @@ void buf_append(struct buf *b, const void *bytes, size_t n);
 void buf_consume(struct buf *b, size_t n);
 void buf_free(struct buf *b);
 
-static inline size_t buf_unread(const struct buf *b) { return b->len - b->off; }
-static inline const uint8_t *buf_bytes(const struct buf *b) { return b->data + b->off; }
+static inline size_t buf_unread(const struct buf *b) {
+    return b->len - b->off;
+}
+static inline const uint8_t *buf_bytes(const struct buf *b) {
+    return b->data + b->off;
+}
 
 /* calloc that ends the process, with a message, when there is no memory. Never NULL, even for 0. */
 void *mem_zeroed(size_t count, size_t size);

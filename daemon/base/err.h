@@ -2,7 +2,8 @@
  *
  * One enum from end to end: the gRPC status codes are what a function returns (negated), what an
  * answer carries and what zerod.h shows its user. A function that a person may have to understand
- * takes a `struct err *` last; the first function that knows the cause fills it, callers pass it on.
+ * takes a `struct err *` last; the first function that knows the cause fills it, callers pass it
+ * on.
  */
 #ifndef ZD_BASE_ERR_H
 #define ZD_BASE_ERR_H

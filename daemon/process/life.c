@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,11 @@ static void on_holder(uv_poll_t *p, int status, int events) {
         uv_poll_stop(p);
         tell(l, LIFE_HOLDER_DIED);
     }
+}
+
+bool life_holder_died(const struct life *l) {
+    struct pollfd end = {.fd = l->holder_fd, .events = POLLIN}; /* nobody writes to it */
+    return l->holder_fd != LIFE_NO_HOLDER && poll(&end, 1, 0) > 0;
 }
 
 static void add_signal(uv_loop_t *loop, struct life *l, int which, int number) {

@@ -25,6 +25,10 @@ struct life;
 int life_start(uv_loop_t *loop, int holder_fd, void (*on_end)(void *user, enum life_cause cause),
                void *user, struct life **l, struct err *e);
 
+/* True as soon as the holder is gone, also before the loop has told: whoever hears of the job's end
+ * from elsewhere may ask whether this is why. */
+bool life_holder_died(const struct life *l);
+
 /* Closes its handles and arms the last resort: a timer that exits with |status|. Call when the
  * owner begins to close; the rest of the loop then runs out. Frees itself. */
 void life_leave(struct life *l, int status);

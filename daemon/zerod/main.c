@@ -98,7 +98,7 @@ void rank_end(struct rank *r, const char *reason) {
         r->failed = true;
         log_error("%s", reason);
     }
-    session_end(r, false, reason ? reason : "the daemon is ending");
+    session_end(r, life_holder_died(r->life), reason ? reason : "the daemon is ending");
     link_close(r);
     rpc_server_drain(r->server, 100000000, NULL, NULL);
     handover_close(r->handover, NULL, NULL);
@@ -108,12 +108,7 @@ void rank_end(struct rank *r, const char *reason) {
 
 static void on_end(void *user, enum life_cause cause) {
     struct rank *r = user;
-    if (cause == LIFE_HOLDER_DIED) {
-        session_end(r, true, "the job's holder died");
-        rank_end(r, "the job's holder died");
-    } else {
-        rank_end(r, NULL);
-    }
+    rank_end(r, cause == LIFE_HOLDER_DIED ? "the job's holder died" : NULL);
 }
 
 /* ---- the start ---- */

@@ -104,7 +104,7 @@ END_TEST
 
 /* A flooded call does not hold up another one of the same connection. */
 START_TEST(other_calls_go_on) {
-    struct outcome flood = {0}, other = {0};
+    static struct outcome flood, other; /* heard of until the fixture's end */
     p.deaf_client = true;
     pair_unary(&p, ECHO_FLOOD, 5000, "", &flood);
     pair_unary(&p, ECHO_UNARY, 1, "", &other);
@@ -143,7 +143,7 @@ START_TEST(client_producer_is_told) {
 END_TEST
 
 START_TEST(queue_has_an_end) {
-    struct outcome o = {0};
+    static struct outcome o; /* heard of until the fixture's end */
     struct grpc_stream *s = pair_start(&p, ECHO_SINK, &o, -1);
     p.deaf_server = true;
     unsigned sent = 0;

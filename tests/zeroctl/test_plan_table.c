@@ -122,6 +122,7 @@ START_TEST(advice_in_the_fields_order) {
     advises(400e9, 4, 8, 0, 80e9, "no number of ranks helps");
     advises(400e9, 4, 8, 0, 80e9, "use tensor parallelism");
     advises(400e9, 4, 8, 0, 80e9, "then pipeline parallelism");
+    advises(7e9, 1, 8, 0, 80e9, "first cut unit \"layer0\" into its layers");
     advises(7e9, 32, 8, 0, 0, "--device-memory says what fits");
 }
 END_TEST

@@ -182,34 +182,45 @@ static int train_step(struct train *t, const struct store_try *try, struct err *
     return rc;
 }
 
-static void tell_void(const struct train *t, const struct store_try *try, const struct err *why) {
+static void tell_void(const struct train *t, uint64_t step, uint64_t attempt, const char *why) {
     if (t->store->rank == 0 || t->o->verbose) {
         fprintf(stderr, "gpt[%u]: step %" PRIu64 " attempt %" PRIu64 " is void, redoing it: %s\n",
-                t->store->rank, try->step, try->attempt, why->text);
+                t->store->rank, step, attempt, why);
     }
 }
 
-int train_run(struct train *t, struct err *e) {
-    for (bool done = false; !done;) {
-        struct store_try try;
-        int rc = t->store->ops->begin(t->store, &try, e);
-        if (rc < 0) {
-            return rc;
-        }
-        if (try.loading) {
-            rc = load_all(t, e);
-        } else if (try.step <= t->o->steps) {
-            report_begin(&t->report);
-            rc = train_step(t, &try, e);
-        } else {
-            rc = finish(t, e);
-            done = rc == 0;
-        }
-        if (rc == -ST_ABORTED) {
-            tell_void(t, &try, e);
-        } else if (rc < 0) {
-            return rc;
-        }
+/* One try. |*aborted|: the one before it was void, and that was told; then whether this one was. */
+static int run_try(struct train *t, bool *done, bool *aborted, struct err *e) {
+    struct store_try try;
+    int rc = t->store->ops->begin(t->store, &try, e);
+    if (rc < 0) {
+        return rc;
     }
-    return 0;
+    if (try.attempt > 1 && try.void_reason && *try.void_reason && !*aborted) {
+        tell_void(t, try.step, try.attempt - 1,
+                  try.void_reason); /* it was void between two calls */
+    }
+    if (try.loading) {
+        rc = load_all(t, e);
+    } else if (try.step <= t->o->steps) {
+        report_begin(&t->report);
+        rc = train_step(t, &try, e);
+    } else {
+        rc = finish(t, e);
+        *done = rc == 0;
+    }
+    *aborted = rc == -ST_ABORTED;
+    if (*aborted) {
+        tell_void(t, try.step, try.attempt, e->text);
+    }
+    return *aborted ? 0 : rc;
+}
+
+int train_run(struct train *t, struct err *e) {
+    bool done = false, aborted = false;
+    int rc = 0;
+    while (!done && rc == 0) {
+        rc = run_try(t, &done, &aborted, e);
+    }
+    return rc;
 }

@@ -62,19 +62,19 @@ def two_micro_batches(bench):
 
 @case("equal/one_rank_is_standalone", seconds=8)
 def one_rank_is_standalone(bench):
-    dumps = {}
+    dumps, one_thread = {}, {"OPENBLAS_NUM_THREADS": "1"}
     alone = bench.path("alone.json")
     for k in (1, 2):
         dumps["alone"] = bench.path("alone.safetensors")
         command = bench.gpt(micro_batches=k, dump=dumps["alone"], json=alone, standalone=True)
-        done = subprocess.run(command, env={**bench.environment, "OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, env={**bench.environment, **one_thread}, capture_output=True,
+                              text=True, timeout=30)
         if done.returncode:
             raise Failed(f"{' '.join(command)}: {done.stderr}")
         want = read_safetensors(dumps["alone"])
         for strategy in STRATEGIES:
             dumps[strategy] = bench.path(strategy + ".safetensors")
-            result = bench.run(1, strategy, bench.gpt(micro_batches=k, dump=dumps[strategy]),
-                               env={"OPENBLAS_NUM_THREADS": "1"})
+            result = bench.run(1, strategy, bench.gpt(micro_batches=k, dump=dumps[strategy]), env=one_thread)
             apart, name = largest_difference(want, read_safetensors(dumps[strategy]))
             check(apart == 0, f"{strategy}, {k} micro-batches: {name} differs by {apart} from --standalone")
             equal(result["losses"], losses_of(alone), f"losses of {strategy} against --standalone")
