@@ -193,7 +193,7 @@ class Bench:
         command = [self.program("zerorun"), "-n", str(ranks), "--strategy", strategy,
                    "--json", self.path("job.json")]
         for name, value in options.items():
-            command += ["--" + name.replace("_", "-"), str(value)]
+            command += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
         if os.path.exists(self.path("job.json")):
             os.unlink(self.path("job.json"))
         return Job(self, command + ["--"] + trainer, env or {})
