@@ -93,7 +93,17 @@ class Program(unittest.TestCase):
         """fake_zerod.c compares every call with the registered plans, and passes it to the stand-alone store."""
         words = ["--data", self.data, *SMALL, "--quiet", "--micro-batches", "2", "--seed", "9"]
         want, got, report = self.path("want.safetensors"), self.path("got.safetensors"), self.path("fake.json")
-        for dtype in "fp32", "bf16":
+        for extra in [], ["--tied", "--checkpoint-activations"], ["--init-by-daemon", "--optimizer", "lion"]:
+            self.check_fake(words + extra, want, got, report)
+        self.assertEqual(self.run_gpt(*words, program=FAKE).stdout, "")
+        narrow = self.run_gpt(*words, "--tied", "--json", report, program=FAKE, GPT_FAKE_WIRE="bf16")
+        self.assertEqual(narrow.stderr, "")
+        losses = self.train(*words, "--tied")["losses"]
+        self.assertLess(max(abs(a - b) / b for a, b in zip(json.loads(read(report))["losses"], losses)), 1e-3)
+        self.assertNotEqual(json.loads(read(report))["losses"], losses)
+
+    def check_fake(self, words, want, got, report):
+        for dtype in "fp32", "bf16", "fp16":
             alone = self.train(*words, "--dtype", dtype, "--dump", want)
             for void in "", "0", "1", "37", "40":
                 done = self.run_gpt(*words, "--dtype", dtype, "--dump", got, "--json", report, program=FAKE,
@@ -103,7 +113,49 @@ class Program(unittest.TestCase):
                 self.assertEqual(result["losses"], alone["losses"])
                 self.assertIsNone(result["param_hash"])
                 self.assertEqual(done.stderr.count("is void, redoing it: fake void"), 1 if void else 0)
-        self.assertEqual(self.run_gpt(*words, program=FAKE).stdout, "")
+
+    def test_recomputation_changes_no_bit(self):
+        for words in [], ["--tied", "--micro-batches", "2"], ["--dtype", "bf16"]:
+            kept, again = self.train(*words), self.train(*words, "--checkpoint-activations")
+            self.assertEqual(kept["param_hash"], again["param_hash"], words)
+            self.assertEqual(kept["losses"], again["losses"], words)
+            self.assertLess(again["activation_bytes"], kept["activation_bytes"], words)
+
+    def test_tied_weights_are_one_tensor(self):
+        apart, tied = self.train(), self.train("--tied", "--dump", self.path("tied.safetensors"))
+        self.assertEqual(apart["parameters"] - tied["parameters"], 256 * 32)
+        self.assertNotIn(b"head.weight", read(self.path("tied.safetensors")))
+        self.assertEqual(self.train("--tied", "--init", self.path("tied.safetensors"), "--steps", "0")["param_hash"],
+                         tied["param_hash"])
+
+    def test_optimizers_and_initial_values(self):
+        hashes = [self.train(*words)["param_hash"] for words in (
+            [], ["--optimizer", "adam"], ["--optimizer", "lion"], ["--optimizer", "sgd"],
+            ["--optimizer", "sgd", "--momentum", "0.9"], ["--optimizer", "sgd", "--momentum", "0.9", "--nesterov"],
+            ["--clip-value", "0.001"], ["--init-by-daemon"], ["--init-by-daemon", "--seed", "4"], ["--tied"])]
+        self.assertEqual(len(set(hashes)), len(hashes), hashes)
+
+    def test_half_precision_follows_fp32(self):
+        """Losses of 200 steps, each within 2 %; fp16 scales the loss, and the scale moves."""
+        words = ["--steps", "200", "--lr", "0.003", "--warmup", "10"]
+        want = self.train(*words)["losses"]
+        self.assertLess(want[-1], 0.6 * want[0])
+        for dtype in (["bf16"], ["fp16"], ["fp16", "--scale-window", "50"]):
+            got = self.train(*words, "--dtype", *dtype)
+            worst = max(abs(a - b) / b for a, b in zip(got["losses"], want))
+            self.assertLessEqual(worst, 0.02, dtype)
+            self.assertGreater(worst, 0, dtype)  # it is another precision
+            print(f"{' '.join(dtype)}: losses within {worst:.2%}, loss scale {got['loss_scale']:.0f}")
+        self.assertEqual(got["loss_scale"], 65536 * 2 ** 3)  # the window ended three times before step 200
+
+    def test_the_loss_scale_finds_its_way(self):
+        """It begins far too high: steps are skipped, first borne, then each halves it, until gradients are finite."""
+        got = self.train("--dtype", "fp16", "--loss-scale", "3e38", "--steps", "40", "--seq", "1", "--batch", "1")
+        self.assertGreater(got["skipped"], 2)
+        self.assertLess(got["skipped"], 40)
+        self.assertEqual(got["loss_scale"], 3e38 / 2 ** (got["skipped"] - 1))  # the first was borne
+        self.assertIsNone(got["grad_norms"][0])
+        self.assertTrue(all(x is not None for x in got["grad_norms"][got["skipped"]:]))
 
     def test_failures_say_why(self):
         broken = self.path("broken.safetensors")
@@ -130,8 +182,12 @@ class Program(unittest.TestCase):
     def test_usage_errors(self):
         for words, text in (([], "--data FILE is needed"), (["--data"], "data"), (["--layers", "0"], "layers"),
                             (["--layers", "2000"], "1024"), (["--lr", "nan"], "lr"), (["--lr", "-1"], "lr"),
-                            (["--beta2", "1"], "beta2"), (["--dtype", "fp16"], "fp32"), (["--colour"], "colour"),
-                            (["--data", self.data, "word"], "'word'"), (["--steps", "x"], "steps"),
+                            (["--beta2", "1"], "beta2"), (["--dtype", "fp8"], "fp32"), (["--colour"], "colour"),
+                            (["--data", self.data, "word"], "'word'"), (["--optimizer", "adagrad"], "lion"),
+                            (["--data", self.data, "--momentum", "0.9"], "sgd's, not adamw's"),
+                            (["--data", self.data, "--nesterov", "--optimizer", "sgd"], "momentum"),
+                            (["--data", self.data, "--loss-scale", "8"], "--dtype fp16"),
+                            (["--data", self.data, "--init-by-daemon", "--init", "x"], "one of them"), (["--steps", "x"], "steps"),
                             (["--data", self.data, "--heads", "3"], "no multiple of --heads 3")):
             self.assertIn(text, self.run_gpt(*words, status=2).stderr)
         text = self.run_gpt("--help").stdout

@@ -55,7 +55,9 @@ def shapes(a):
                             ("ln2.weight", (c,)), ("ln2.bias", (c,)), ("up.weight", (4 * c, c)),
                             ("up.bias", (4 * c,)), ("down.weight", (c, 4 * c)), ("down.bias", (c,))):
             out[f"block{i}.{name}"] = shape
-    out.update({"head.ln_f.weight": (c,), "head.ln_f.bias": (c,), "head.weight": (256, c)})
+    out.update({"head.ln_f.weight": (c,), "head.ln_f.bias": (c,)})
+    if not a.tied:
+        out["head.weight"] = (256, c)
     return out
 
 
@@ -104,14 +106,17 @@ def loss_of(p, a, tokens):
         y = F.linear(F.layer_norm(h, (c,), w["ln2.weight"], w["ln2.bias"]), w["up.weight"], w["up.bias"])
         h = h + F.linear(F.gelu(y, approximate="tanh"), w["down.weight"], w["down.bias"])
     h = F.layer_norm(h, (c,), p["head.ln_f.weight"], p["head.ln_f.bias"])
-    return F.cross_entropy((h @ p["head.weight"].t()).flatten(0, 1), target.flatten())
+    return F.cross_entropy((h @ p["embed.wte" if a.tied else "head.weight"].t()).flatten(0, 1), target.flatten())
 
 
 def reference(a, text, start):
     p = {name: torch.tensor(x, requires_grad=True) for name, x in start.items()}
     groups = [{"params": [x for x in p.values() if x.dim() == 2], "weight_decay": a.weight_decay},
               {"params": [x for x in p.values() if x.dim() == 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=a.lr, betas=(0.9, 0.999), eps=1e-8)
+    optimizer = {"adamw": lambda: torch.optim.AdamW(groups, lr=a.lr, betas=(0.9, 0.999), eps=1e-8),
+                 "adam": lambda: torch.optim.Adam(groups, lr=a.lr, betas=(0.9, 0.999), eps=1e-8),
+                 "sgd": lambda: torch.optim.SGD(groups, lr=a.lr, momentum=a.momentum, nesterov=a.nesterov),
+                 }[a.optimizer]()
     losses, norms = [], []
     for step in range(1, a.steps + 1):
         for group in optimizer.param_groups:
@@ -133,6 +138,8 @@ def run_gpt(a, folder, start):
     for name in ("layers", "heads", "channels", "seq", "batch", "micro-batches", "steps", "lr", "warmup", "clip",
                  "weight-decay", "seed"):
         command += [f"--{name}", str(getattr(a, name.replace("-", "_")))]
+    command += ["--optimizer", a.optimizer] + (["--momentum", str(a.momentum)] if a.momentum else [])
+    command += [f"--{name}" for name in ("nesterov", "tied", "checkpoint-activations") if getattr(a, name.replace("-", "_"))]
     command += ["--dtype", "fp32"] if a.launcher else ["--dtype", "fp32", "--standalone"]
     subprocess.run(command, check=True, timeout=120)
     with open(report) as f:
@@ -151,6 +158,10 @@ def options():
         p.add_argument(f"--{name}", type=int, default=value)
     for name, value in (("lr", 1e-3), ("clip", 1.0), ("weight-decay", 0.1)):
         p.add_argument(f"--{name}", type=float, default=value)
+    p.add_argument("--optimizer", choices=("adamw", "adam", "sgd"), default="adamw")
+    p.add_argument("--momentum", type=float, default=0)
+    for name in ("nesterov", "tied", "checkpoint-activations"):
+        p.add_argument(f"--{name}", action="store_true")
     a = p.parse_args()
     ranks = re.search(r"(?:-n|--ranks)[ =]?(\d+)", a.launcher)
     a.world = a.world or (int(ranks.group(1)) if ranks else 1)

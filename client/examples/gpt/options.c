@@ -44,7 +44,7 @@ static struct opt table[] = {
     OPT_CHOICE(0, "dtype", "T", NULL, "fp32|bf16|fp16", &o.dtype_text,
                "Of the parameters that a unit is computed with, masters are fp32; default: what "
                "the daemon was started with, alone fp32. fp16 scales the loss."),
-    OPT_REAL(0, "loss-scale", "X", "65536", NULL, 1, 1e30, &o.loss_scale,
+    OPT_REAL(0, "loss-scale", "X", "65536", NULL, 1, 3e38, &o.loss_scale,
              "What the loss is multiplied with at first (fp16)."),
     OPT_UNSIGNED(0, "scale-window", "N", "1000", NULL, 1, 1000000, &o.scale_window,
                  "Good steps in a row after which the loss scale doubles (fp16)."),
