@@ -203,7 +203,9 @@ START_TEST(stopped_anywhere) {
     apply(plain, 2, threads);
     uint64_t total = writes;
     ck_assert_uint_gt(total, 100);
-    for (uint64_t kill = 1; kill<total; kill += kill> 150 ? 5 : 1) {
+    uint64_t stride = 1;
+    for (uint64_t kill = 1; kill < total; kill += stride) {
+        stride = kill < 110 ? 1 : 7;
         shard_init(s);
         killed_run(s, threads, kill, mix64(kill) % 40);
         expect_equal(plain, s, kill);
