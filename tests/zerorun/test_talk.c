@@ -89,6 +89,35 @@ START_TEST(test_first_cause) {
 }
 END_TEST
 
+START_TEST(test_place_and_pause) {
+    struct speaker a = {.owner = &a, .fd = 2}, b = {.owner = &b, .fd = 2};
+    hear(&a, "first\n");
+    talk_pause(talk);
+    hear(&b, "second\n");
+    ck_assert_uint_eq(talk_place(talk, &a), 0);
+    ck_assert_uint_eq(talk_place(talk, &b), 1);
+    ck_assert_uint_eq(talk_place(talk, &loop), SIZE_MAX);
+    uv_run(&loop, UV_RUN_DEFAULT); /* nothing is due */
+    ck_assert_int_eq((int)lseek(file, 0, SEEK_END), 0);
+    talk_end(talk, &a);
+    talk_end(talk, &b);
+    wrote("first\nsecond\n");
+}
+END_TEST
+
+START_TEST(test_quarantine) {
+    struct speaker a = {.owner = &a, .fd = 2}, b = {.owner = &b, .fd = 2};
+    hear(&a, "before\n");
+    talk_quarantine(talk);
+    hear(&a, "farewell\n");
+    hear(&b, "crash\n");
+    talk_release(talk, &b);
+    talk_end(talk, &a);
+    talk_end(talk, &b);
+    wrote("before\ncrash\n");
+}
+END_TEST
+
 START_TEST(test_delay_passes) {
     struct speaker s = {.owner = &s, .fd = 2};
     uv_update_time(&loop);
@@ -121,6 +150,8 @@ int main(void) {
     tcase_add_test(t, test_prefix_and_pieces);
     tcase_add_test(t, test_as_it_comes);
     tcase_add_test(t, test_first_cause);
+    tcase_add_test(t, test_place_and_pause);
+    tcase_add_test(t, test_quarantine);
     tcase_add_test(t, test_delay_passes);
     tcase_add_test(t, test_endless_line_is_cut);
     suite_add_tcase(s, t);
