@@ -59,8 +59,7 @@ int arena_readonly(const struct arena *a, int *fd, struct err *e);
 uint64_t memory_sum(const struct memory *m);
 void memory_add(struct memory *to, const struct memory *m);
 
-/* ---- other processes' arenas ----
- */
+/* ---- other processes' arenas ---- */
 
 struct mapping {
     const uint8_t *base; /* read-only; NULL: none */

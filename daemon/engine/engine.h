@@ -17,8 +17,9 @@
  *
  * A unit whose trainable tensors are all absent_ok may be left out of a micro-batch: when the
  * trainer goes on with what the plan says behind its gathers or reduces, those count as made, the
- * gradient of this rank as zeros, which are not sent. When no rank has reduced it the gradient is
- * zero and the update runs with it, as PyTorch's does with gradients that are zero (not: None).
+ * gradient of this rank as zeros, which are not sent (a gather that has run ahead was). When no
+ * rank has reduced it the gradient is zero and the update runs with it, as PyTorch's does with
+ * gradients that are zero (not: None).
  */
 #ifndef ZD_ENGINE_H
 #define ZD_ENGINE_H

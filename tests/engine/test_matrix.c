@@ -8,9 +8,11 @@
  * number of ranks, each with all strategies; "all": every one, with every parameter dtype.
  * ZEROD_SEED: of another run. */
 #include <check.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -21,6 +23,7 @@
 enum { RANKS = 8, FEW = 3, OPTIMIZER_KINDS = 6, KEYS = 3 * 2 * 2 * OPTIMIZER_KINDS * 2, STEPS = 3 };
 
 static uint64_t seed, random_state;
+static _Atomic unsigned *total; /* cells, of all of Check's processes */
 static bool all;
 static unsigned keys_tried;
 
@@ -223,6 +226,7 @@ START_TEST(parity) {
     for (unsigned i = 0; i < keys_tried; i++) {
         cells += run_key(all ? i : draw(KEYS), ranks);
     }
+    *total += cells;
     printf("%u ranks: %u cells in %.1f s\n", ranks, cells, (double)(clock_ns() - begin) * 1e-9);
     fflush(stdout);
 }
@@ -233,6 +237,11 @@ int main(void) {
     seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     all = matrix && !strcmp(matrix, "all");
     keys_tried = all ? KEYS : matrix ? (unsigned)strtoul(matrix, NULL, 10) : FEW;
+    total = mmap(NULL, sizeof *total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (total == MAP_FAILED) {
+        return EXIT_FAILURE;
+    }
+    int64_t begin = clock_ns();
     printf("seed %lu\n", (unsigned long)seed);
     fflush(stdout);
     Suite *s = suite_create("matrix");
@@ -244,5 +253,6 @@ int main(void) {
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);
     srunner_free(r);
+    printf("matrix: %u cells in %.1f s\n", *total, (double)(clock_ns() - begin) * 1e-9);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
