@@ -1,4 +1,5 @@
-/* The server side of a connection: headers, requests, deadlines, the end. See grpc_server.h. */
+/* The server side of a connection: requests, deadlines, the end. See grpc_server.h; what the
+ * headers of a request say is in grpc_headers.c. */
 #include "proto/grpc_server.h"
 
 #include <assert.h>
@@ -9,138 +10,7 @@
 #include "proto/server_core.h"
 #include "proto/unpack.h"
 
-enum { SAW_METHOD = 1, SAW_PATH = 2, SAW_TYPE = 4, SAW_ALL = 7 };
 #define HELLO_CAP_NS INT64_C(10000000000) /* from connect to the client's SETTINGS */
-
-/* ---- headers ---- */
-
-static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *f, void *user) {
-    struct grpc_conn *c = user;
-    if (f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST) {
-        return 0;
-    }
-    struct grpc_call *call = mem_zeroed(1, sizeof *call);
-    call->s.id = f->hd.stream_id;
-    call->deadline = GRPC_NEVER;
-    h2_stream_init(&c->h2, &call->s);
-    c->calls++;
-    nghttp2_session_set_stream_user_data(session, f->hd.stream_id, call);
-    return 0;
-}
-
-static bool same(const uint8_t *bytes, size_t n, const char *text) {
-    return n == strlen(text) && memcmp(bytes, text, n) == 0;
-}
-
-static void find_method(struct grpc_call *call, const uint8_t *path, size_t n) {
-    const struct grpc_server_options *o = &call_conn(call)->options;
-    for (size_t i = 0; i < o->service_count; i++) {
-        for (size_t k = 0; k < o->services[i].method_count; k++) {
-            if (same(path, n, o->services[i].methods[k].path)) {
-                call->method = &o->services[i].methods[k];
-                call->context = o->services[i].context;
-                return;
-            }
-        }
-    }
-    int shown = n < 128 ? (int)n : 128;
-    (void)snprintf(call->text, sizeof call->text, "no method %.*s", shown, (const char *)path);
-}
-
-static void read_timeout(struct grpc_call *call, const uint8_t *value, size_t n) {
-    int64_t now = call->s.h2->now;
-    int64_t ns = grpc_timeout_parse((const char *)value, n);
-    call->malformed = call->malformed || ns < 0 || call->has_timeout;
-    call->has_timeout = true;
-    if (ns >= 0) {
-        call->deadline = ns > GRPC_NEVER - now ? GRPC_NEVER : now + ns;
-    }
-}
-
-static bool grpc_type(const uint8_t *value, size_t n) {
-    static const char type[] = "application/grpc";
-    size_t len = sizeof type - 1;
-    return n >= len && memcmp(value, type, len) == 0 &&
-           (n == len || value[len] == '+' || value[len] == ';');
-}
-
-/* A second :method, :path or content-type makes the request malformed. */
-static void saw(struct grpc_call *call, unsigned what) {
-    call->malformed = call->malformed || (call->pseudo & what);
-    call->pseudo |= what;
-}
-
-static int on_header(nghttp2_session *session, const nghttp2_frame *f, const uint8_t *name,
-                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
-                     void *user) {
-    (void)flags;
-    (void)user;
-    struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, f->hd.stream_id);
-    if (!call) {
-        return 0;
-    }
-    if (!h2_stream_header(&call->s, name_len, value_len)) {
-        call->too_many_headers = true;
-    }
-    if (call->too_many_headers || f->headers.cat != NGHTTP2_HCAT_REQUEST) {
-        return 0;
-    }
-    if (same(name, name_len, ":path")) {
-        saw(call, SAW_PATH);
-        find_method(call, value, value_len);
-    } else if (same(name, name_len, ":method")) {
-        saw(call, SAW_METHOD);
-        call->not_grpc = call->not_grpc || !same(value, value_len, "POST");
-    } else if (same(name, name_len, "content-type")) {
-        saw(call, SAW_TYPE);
-        call->not_grpc = call->not_grpc || !grpc_type(value, value_len);
-    } else if (same(name, name_len, "grpc-timeout")) {
-        read_timeout(call, value, value_len);
-    }
-    return 0;
-}
-
-static void set_deadline(struct grpc_call *call) {
-    int64_t cap = call->method->cap_ns;
-    if (cap == 0 && call->method->kind == GRPC_UNARY) {
-        cap = GRPC_UNARY_CAP_NS;
-    }
-    if (cap > 0 && call->deadline > call->s.h2->now + cap) {
-        call->deadline = call->s.h2->now + cap;
-    }
-    h2_deadline(call->s.h2, call->deadline);
-}
-
-static void refuse_headers(struct grpc_call *call, const struct grpc_server_options *o) {
-    if (call->too_many_headers) {
-        call_end(call, ST_RESOURCE_EXHAUSTED, "headers are larger than 8192 bytes");
-    } else if (call->not_grpc || !(call->pseudo & SAW_TYPE)) {
-        call->not_grpc = true;
-        call_end(call, ST_UNKNOWN, "");
-    } else if (call->malformed || call->pseudo != SAW_ALL) {
-        call_end(call, ST_INTERNAL, "malformed request headers");
-    } else if (o->refuse_code) {
-        call_end(call, o->refuse_code, o->refuse_text);
-    } else {
-        char text[sizeof call->text];
-        memcpy(text, call->text, sizeof text);
-        call_end(call, ST_UNIMPLEMENTED, text);
-    }
-}
-
-static void on_request_headers(struct grpc_call *call) {
-    const struct grpc_server_options *o = &call_conn(call)->options;
-    if (call->too_many_headers || call->not_grpc || call->malformed || call->pseudo != SAW_ALL ||
-        o->refuse_code || !call->method) {
-        refuse_headers(call, o);
-        return;
-    }
-    set_deadline(call);
-    call->heard = true;
-    if (call->method->on_open) {
-        call->method->on_open(call);
-    }
-}
 
 /* ---- requests ---- */
 
@@ -248,7 +118,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *f, void 
     bool end = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
     call->half_closed = call->half_closed || end;
     if (f->hd.type == NGHTTP2_HEADERS && f->headers.cat == NGHTTP2_HCAT_REQUEST) {
-        on_request_headers(call);
+        headers_complete(call);
     } else if (call->too_many_headers && !call->s.ended) {
         call_end(call, ST_RESOURCE_EXHAUSTED, "trailers are larger than 8192 bytes");
     }
@@ -286,8 +156,8 @@ static nghttp2_session_callbacks *callbacks(void) {
     nghttp2_session_callbacks *cb = NULL;
     int rv = nghttp2_session_callbacks_new(&cb);
     assert(rv == 0); /* only for want of memory */
-    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, headers_begin);
+    nghttp2_session_callbacks_set_on_header_callback(cb, headers_field);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
     nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_send);
@@ -297,13 +167,14 @@ static nghttp2_session_callbacks *callbacks(void) {
 
 /* ---- the connection ---- */
 
-/* The tables are ours: a method without what its kind needs is our mistake. */
+/* The tables are ours: a method without a role, or what its kind needs, is our mistake. */
 static void check_methods(const struct grpc_server_options *o) {
     for (size_t i = 0; i < o->service_count; i++) {
         for (size_t k = 0; k < o->services[i].method_count; k++) {
             const struct grpc_method *m = &o->services[i].methods[k];
             bool one = m->kind == GRPC_UNARY || m->kind == GRPC_SERVER_STREAM;
-            assert(m->path && (one ? m->request && m->on_request : m->on_message != NULL));
+            assert(m->path && m->role != GRPC_NO_ROLE);
+            assert(one ? m->request && m->on_request : m->on_message != NULL);
         }
     }
 }

@@ -40,11 +40,16 @@ enum {
 struct grpc_call;
 struct grpc_conn;
 
+/* What a peer may do, each includes the ones before it. A method names the one that it needs, a
+ * connection the one that its peer has; whoever forgets to is refused everything. */
+enum grpc_role { GRPC_NO_ROLE, GRPC_OBSERVE, GRPC_TRAIN, GRPC_ADMIN };
+
 enum grpc_kind { GRPC_UNARY, GRPC_SERVER_STREAM, GRPC_CLIENT_STREAM, GRPC_BIDI };
 
 struct grpc_method {
     const char *path; /* "/zerod.v1.Admin/Status" */
     enum grpc_kind kind;
+    enum grpc_role role;                       /* that its callers need */
     const ProtobufCMessageDescriptor *request; /* unary and server stream */
     int64_t
         cap_ns; /* longest life of a call; 0: GRPC_UNARY_CAP_NS for unary, else none; < 0: none */
@@ -76,8 +81,8 @@ struct grpc_server_options {
     size_t service_count;
     bool unix_socket;      /* any :authority is taken, as clients of unix sockets differ */
     struct grpc_peer peer; /* what grpc_call_peer() says */
-    int refuse_code;       /* nonzero: every call is answered with this status ... */
-    char refuse_text[128]; /* ... and this text */
+    enum grpc_role role;   /* of the peer: other methods are answered with PERMISSION_DENIED */
+    char rule[160];        /* the end of that answer's text: who has which role */
     /* Called when output appears outside of grpc_server_receive/output/tick; once until the next
      * grpc_server_output. May be NULL. Must only take a note: it runs inside grpc_call_send. */
     void (*on_output)(void *user);

@@ -1,4 +1,5 @@
-/* Shared by grpc_server.c (the connection) and grpc_call.c (its calls). Internal to proto/. */
+/* Shared by grpc_server.c (the connection), grpc_headers.c and grpc_call.c (its calls). Internal to
+ * proto/. */
 #ifndef ZD_PROTO_SERVER_CORE_H
 #define ZD_PROTO_SERVER_CORE_H
 
@@ -22,7 +23,7 @@ struct grpc_call {
     struct buf request; /* unary and server stream: the one message, packed */
     int code;           /* once ended */
     char text[GRPC_TEXT_MAX + 1];
-    unsigned pseudo; /* enum of grpc_server.c: which headers were seen */
+    unsigned pseudo; /* enum of grpc_headers.c: which headers were seen */
     bool malformed, too_many_headers, not_grpc;
     bool has_timeout, has_request;
     bool answered;    /* response headers are submitted */
@@ -36,6 +37,13 @@ struct grpc_call {
 static inline struct grpc_conn *call_conn(const struct grpc_call *call) {
     return (struct grpc_conn *)call->s.h2;
 }
+
+/* nghttp2's callbacks for headers, and what follows once they are all here (grpc_headers.c). */
+int headers_begin(nghttp2_session *session, const nghttp2_frame *f, void *user);
+int headers_field(nghttp2_session *session, const nghttp2_frame *f, const uint8_t *name,
+                  size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                  void *user);
+void headers_complete(struct grpc_call *call);
 
 /* The server answers by itself; the handler hears of it at once. */
 void call_end(struct grpc_call *call, int code, const char *text);

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/access.h"
 #include "rpc/listen.h"
 
 enum { SWEEP_MS = 100 }; /* how late an expired ticket or a silent guest may be seen */
@@ -206,17 +207,19 @@ static void guest_leave(struct guest *g) {
 }
 
 static void answer(struct handover *h, int fd, const uint8_t *packet, ssize_t len) {
-    char text[96];
+    char text[160], rule[96];
     if (len != HANDOVER_TOKEN) {
         (void)snprintf(text, sizeof text, "a ticket is one packet of %d bytes, not %zd",
                        HANDOVER_TOKEN, len);
         send_text(fd, ST_INVALID_ARGUMENT, text);
         return;
     }
-    struct grpc_peer peer = listen_peer(fd);
-    if (!peer.known || peer.uid != geteuid()) {
-        (void)snprintf(text, sizeof text, "user %ld may not take descriptors of user %ld",
-                       peer.known ? (long)peer.uid : -1L, (long)geteuid());
+    struct access access = {.observed = false};
+    struct grpc_peer peer = access_peer(fd);
+    if (access_role(&access, &peer, fd) < GRPC_TRAIN) {
+        access_rule(&access, sizeof rule, rule);
+        (void)snprintf(text, sizeof text, "user %ld may not take descriptors; %s",
+                       peer.known ? (long)peer.uid : -1L, rule);
         send_text(fd, ST_PERMISSION_DENIED, text);
         return;
     }

@@ -1,9 +1,9 @@
 /* The descriptor socket: gives memory to whoever shows a ticket. Wire and receiving side are in
  * proto/take_descriptors.h.
  *
- * A ticket is 16 random bytes, good once, for 30 s, for processes of our own user. Whoever sends
- * anything else gets a short error text; whoever is silent for 5 s, or comes as one too many, is
- * hung up on. Nothing of it harms the daemon. All on the loop's thread. */
+ * A ticket is 16 random bytes, good once, for 30 s, for processes of our own user or root. Whoever
+ * sends anything else gets a short error text; whoever is silent for 5 s, or comes as one too many,
+ * is hung up on. Nothing of it harms the daemon. All on the loop's thread. */
 #ifndef ZD_RPC_HANDOVER_H
 #define ZD_RPC_HANDOVER_H
 

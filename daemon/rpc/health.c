@@ -119,10 +119,12 @@ static void on_watch_done(struct grpc_call *call) {
 
 static const struct grpc_method methods[] = {
     {.path = "/grpc.health.v1.Health/Check",
+     .role = GRPC_OBSERVE,
      .kind = GRPC_UNARY,
      .request = &grpc__health__v1__health_check_request__descriptor,
      .on_request = on_check},
     {.path = "/grpc.health.v1.Health/Watch",
+     .role = GRPC_OBSERVE,
      .kind = GRPC_SERVER_STREAM,
      .request = &grpc__health__v1__health_check_request__descriptor,
      .on_request = on_watch,

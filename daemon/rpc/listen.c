@@ -1,7 +1,9 @@
 #include "rpc/listen.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -65,10 +67,43 @@ static int bind_listen(int fd, int type, const struct sockaddr_un *a, struct sta
     return 0;
 }
 
+/* Whoever may write in the folder could take our socket away and put another in its place. */
+static int check_folder(const char *path, struct err *e) {
+    char copy[sizeof((struct sockaddr_un){0}.sun_path)];
+    struct stat st;
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    const char *folder = dirname(copy);
+    if (stat(folder, &st)) {
+        return refuse(path, "folder", e);
+    }
+    if (st.st_uid != 0 && st.st_uid != geteuid()) {
+        return err_set(e, ST_PERMISSION_DENIED,
+                       "socket %s: the folder %s is user %ld's, who could replace the socket; it "
+                       "must be user %ld's or root's",
+                       path, folder, (long)st.st_uid, (long)geteuid());
+    }
+    if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX)) {
+        return err_set(e, ST_PERMISSION_DENIED,
+                       "socket %s: others may write in the folder %s (mode %04o) and replace the "
+                       "socket; chmod go-w it, or give it the sticky bit",
+                       path, folder, (unsigned)st.st_mode & 07777);
+    }
+    return 0;
+}
+
+int listen_open_to(const struct listen_path *where, gid_t group, struct err *e) {
+    /* In this order there is no moment at which another group may connect. */
+    if (lchown(where->path, (uid_t)-1, group) || chmod(where->path, 0660)) {
+        return refuse(where->path, "opening it to the observers' group", e);
+    }
+    return 0;
+}
+
 int listen_unix(const char *path, int type, struct listen_path *where, int *fd, struct err *e) {
     struct sockaddr_un a;
     struct stat st;
     int rv = unix_address(path, &a, e);
+    rv = rv ? rv : check_folder(path, e);
     if (rv) {
         return rv;
     }
@@ -93,13 +128,4 @@ void listen_unlink(const struct listen_path *where) {
     if (lstat(where->path, &st) == 0 && st.st_dev == where->device && st.st_ino == where->inode) {
         unlink(where->path);
     }
-}
-
-struct grpc_peer listen_peer(int fd) {
-    struct ucred who;
-    socklen_t len = sizeof who;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len)) {
-        return (struct grpc_peer){.known = false};
-    }
-    return (struct grpc_peer){.known = true, .pid = who.pid, .uid = who.uid, .gid = who.gid};
 }

@@ -1,4 +1,5 @@
-/* Listening unix sockets that never exist wider than 0600. Internal to rpc/. */
+/* Listening unix sockets that never exist wider than 0600, unless opened to a group. Internal to
+ * rpc/. */
 #ifndef ZD_RPC_LISTEN_H
 #define ZD_RPC_LISTEN_H
 
@@ -6,7 +7,6 @@
 #include <sys/un.h>
 
 #include "base/err.h"
-#include "proto/grpc_server.h"
 
 struct listen_path {
     char path[sizeof((struct sockaddr_un){0}.sun_path)];
@@ -16,13 +16,13 @@ struct listen_path {
 
 /* Binds and listens (non-blocking, close-on-exec); |type| is SOCK_STREAM or SOCK_SEQPACKET. A
  * socket file that nobody listens on is replaced. 0; -ST_INVALID_ARGUMENT; -ST_ALREADY_EXISTS;
- * -ST_PERMISSION_DENIED; -ST_UNAVAILABLE. */
+ * -ST_PERMISSION_DENIED (also: others may write in the folder); -ST_UNAVAILABLE. */
 int listen_unix(const char *path, int type, struct listen_path *where, int *fd, struct err *e);
 
 /* Removes the file if it is still ours. */
 void listen_unlink(const struct listen_path *where);
 
-/* Who is at the other end. */
-struct grpc_peer listen_peer(int fd);
+/* Lets |group| connect too (0660). 0; -ST_PERMISSION_DENIED (we are no member), -ST_UNAVAILABLE. */
+int listen_open_to(const struct listen_path *where, gid_t group, struct err *e);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/access.h"
 #include "rpc/listen.h"
 #include "rpc/wire.h"
 
@@ -38,6 +39,7 @@ struct rpc_server {
     uv_timer_t timer; /* grace of a drain; pause of the listener */
     int fd;           /* of the listener */
     struct listen_path where;
+    struct access access;
     const struct grpc_service *services;
     size_t service_count;
     struct link *links;
@@ -110,16 +112,12 @@ static struct grpc_server_options link_options(struct link *l, int fd) {
         .services = l->server->services,
         .service_count = l->server->service_count,
         .unix_socket = true,
-        .peer = listen_peer(fd),
+        .peer = access_peer(fd),
         .on_output = on_output,
         .user = &l->wire,
     };
-    if (!o.peer.known || o.peer.uid != geteuid()) {
-        o.refuse_code = ST_PERMISSION_DENIED;
-        (void)snprintf(o.refuse_text, sizeof o.refuse_text,
-                       "user %ld may not use the socket of user %ld",
-                       o.peer.known ? (long)o.peer.uid : -1L, (long)geteuid());
-    }
+    o.role = access_role(&l->server->access, &o.peer, fd);
+    access_rule(&l->server->access, sizeof o.rule, o.rule);
     return o;
 }
 
@@ -299,6 +297,14 @@ int rpc_server_listen(uv_loop_t *loop, const char *path, const struct grpc_servi
     s->listening = true;
     *server = s;
     return 0;
+}
+
+int rpc_server_observers(struct rpc_server *s, gid_t group, struct err *e) {
+    int rv = listen_open_to(&s->where, group, e);
+    if (rv == 0) {
+        s->access = (struct access){.observed = true, .observers = group};
+    }
+    return rv;
 }
 
 const char *rpc_server_path(const struct rpc_server *s) {

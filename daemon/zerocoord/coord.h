@@ -22,7 +22,7 @@
 
 struct options {
     const char *listen, *job;
-    uint64_t world, holder_fd, silence_s, max_skips;
+    uint64_t world, holder_fd, silence_s, max_skips, observers;
     bool help;
 };
 

@@ -26,6 +26,8 @@ static struct opt options[] = {
                  "A rank that has not voted this long after another did is named."),
     OPT_UNSIGNED(0, "max-skips", "M", "50", NULL, 0, UINT32_MAX, &self.options.max_skips,
                  "Steps in a row whose gradients are not finite before the job ends."),
+    OPT_UNSIGNED(0, "observers", "GID", NULL, NULL, 0, UINT32_MAX - 1, &self.options.observers,
+                 "Group whose members may connect and observe; default: only this user and root."),
     OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
                  "Pipe whose end means that the job's holder died."),
     OPT_FLAG('h', "help", &self.options.help, "Print this help."),
@@ -45,6 +47,7 @@ void coord_end(struct coord *c, const char *reason) {
     }
     roster_stop(c, reason);
     admin_end(c);
+    rpc_health_set_all(c->health, false);
     rpc_server_drain(c->server, 100000000, NULL, NULL);
     uv_close((uv_handle_t *)&c->tick, NULL);
     life_leave(c->life, c->failed ? EXIT_FAILURE : EXIT_SUCCESS);
@@ -101,7 +104,11 @@ static int start(struct coord *c, struct err *e) {
     uv_timer_init(&c->loop, &c->tick);
     c->tick.data = c;
     uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
-    return rpc_server_listen(&c->loop, c->options.listen, services, SERVICES, &c->server, e);
+    code = rpc_server_listen(&c->loop, c->options.listen, services, SERVICES, &c->server, e);
+    if (code == 0 && opt_given(options, "observers")) {
+        code = rpc_server_observers(c->server, (gid_t)c->options.observers, e);
+    }
+    return code;
 }
 
 static int usage(const struct err *e) {

@@ -324,6 +324,7 @@ static void on_done(struct grpc_call *call) {
 
 static const struct grpc_method methods[] = {
     {.path = "/zerod.v1.Coordinator/Join",
+     .role = GRPC_ADMIN,
      .kind = GRPC_BIDI,
      .on_message = on_message,
      .on_done = on_done},

@@ -50,6 +50,8 @@ static struct opt options[] = {
              "Instruction set: plain, avx2, avx512; empty: $ZEROD_ISA, else the best there is."),
     OPT_TEXT(0, "drill", "SPEC", "", &self.options.drill_text,
              "kill-trainer:rank=R,step=S[,phase=gather|compute|reduce|voted|apply]."),
+    OPT_UNSIGNED(0, "observers", "GID", NULL, NULL, 0, UINT32_MAX - 1, &self.options.observers,
+                 "Group whose members may connect and observe; default: only this user and root."),
     OPT_UNSIGNED(0, "holder-fd", "FD", NULL, NULL, 0, INT32_MAX, &self.options.holder_fd,
                  "Pipe whose end means that the job's holder died."),
     OPT_FLAG(0, "no-overlap", &self.options.no_overlap,
@@ -100,6 +102,11 @@ void rank_end(struct rank *r, const char *reason) {
     }
     session_end(r, life_holder_died(r->life), reason ? reason : "the daemon is ending");
     link_close(r);
+    rpc_health_set_all(r->health, false);
+    if (r->hash_call) { /* the engine that computes it goes */
+        grpc_call_finish(r->hash_call, ST_UNAVAILABLE, "the daemon is ending");
+        r->hash_call = NULL;
+    }
     rpc_server_drain(r->server, 100000000, NULL, NULL);
     handover_close(r->handover, NULL, NULL);
     uv_async_send(&r->work); /* the engine goes from there: this may be one of its callbacks */
@@ -138,7 +145,10 @@ static int open_sockets(struct rank *r, struct err *e) {
     if (code) {
         return code;
     }
-    code = handover_listen(&r->loop, r->options.handover, NULL, &r->handover, e);
+    if (opt_given(options, "observers")) {
+        code = rpc_server_observers(r->server, (gid_t)r->options.observers, e);
+    }
+    code = code ? code : handover_listen(&r->loop, r->options.handover, NULL, &r->handover, e);
     if (code) {
         rpc_server_close(r->server, NULL, NULL);
     }

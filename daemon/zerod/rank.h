@@ -38,6 +38,7 @@ enum { WARNING_TEXT = 512 };
 struct options {
     const char *listen, *handover, *coordinator, *job, *isa;
     uint64_t rank, world, shard_size, gather_slots, grad_slots, threads, device_memory, holder_fd;
+    uint64_t observers;
     struct model_defaults defaults;
     const char *strategy_text, *param_text, *wire_text, *kept_text, *drill_text;
     bool trainer_groups, no_overlap, dry_run, help;

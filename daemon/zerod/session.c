@@ -218,6 +218,7 @@ static void on_done(struct grpc_call *call) {
 
 static const struct grpc_method methods[] = {
     {.path = "/zerod.v1.Trainer/Attach",
+     .role = GRPC_TRAIN,
      .kind = GRPC_BIDI,
      .on_message = on_message,
      .on_half_close = on_half_close,

@@ -49,6 +49,7 @@ static void on_done(struct grpc_call *call) {
 static const struct grpc_method methods[] = {{
     .path = "/zerod.v1.Trainer/Attach",
     .kind = GRPC_BIDI,
+    .role = GRPC_TRAIN,
     .on_open = on_open,
     .on_message = on_message,
     .on_done = on_done,
@@ -97,7 +98,8 @@ static void read_in(struct fake *f) {
 static void accept_connection(struct fake *f) {
     static struct grpc_service service; /* borrowed by the connection */
     service = (struct grpc_service){methods, 1, f};
-    struct grpc_server_options o = {.services = &service, .service_count = 1, .unix_socket = true};
+    struct grpc_server_options o = {
+        .services = &service, .service_count = 1, .unix_socket = true, .role = GRPC_TRAIN};
     int fd = accept4(f->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     drop_connection(f);
     f->conn_fd = fd;

@@ -24,7 +24,8 @@ static size_t next_piece(unsigned *seed, size_t left) {
 static void feed_server(unsigned seed, const uint8_t *data, size_t size) {
     struct echo echo = {0};
     struct grpc_service service = echo_service(&echo);
-    struct grpc_server_options o = {.services = &service, .service_count = 1, .unix_socket = true};
+    struct grpc_server_options o = {
+        .services = &service, .service_count = 1, .unix_socket = true, .role = GRPC_ADMIN};
     struct grpc_conn *c = grpc_server_new(&o, 0);
     int64_t now = 0;
     for (size_t at = 0, n; at < size && !grpc_server_over(c); at += n) {

@@ -5,12 +5,13 @@
 #include "proto/grpc_server.h"
 #include "zerod.pb-c.h"
 
-#define ECHO_UNARY "/test.Echo/Unary" /* gives back what it got */
+#define ECHO_UNARY                                                                                 \
+    "/test.Echo/Unary" /* gives back what it got; this and those without a word: observe */
 #define ECHO_FAIL "/test.Echo/Fail"   /* ends in ABORTED with socket_path as text */
-#define ECHO_HOLD "/test.Echo/Hold"   /* unary, kept in |held| */
+#define ECHO_HOLD "/test.Echo/Hold"   /* unary, kept in |held|; admin */
 #define ECHO_BIDI "/test.Echo/Bidi"   /* every message back, OK after the half-close */
 #define ECHO_FLOOD "/test.Echo/Flood" /* token.len messages of FLOOD_BYTES while there is room */
-#define ECHO_SINK "/test.Echo/Sink"   /* client stream, counted */
+#define ECHO_SINK "/test.Echo/Sink"   /* client stream, counted; train */
 
 enum { FLOOD_BYTES = 4096 };
 

@@ -12,7 +12,7 @@ void pair_open(struct pair *p) {
     *p = (struct pair){.now = 1, .chunk = chunk};
     p->service = echo_service(&p->echo);
     struct grpc_server_options o = {
-        .services = &p->service, .service_count = 1, .unix_socket = true};
+        .services = &p->service, .service_count = 1, .unix_socket = true, .role = GRPC_ADMIN};
     p->server = grpc_server_new(&o, p->now);
     p->client = grpc_client_new(NULL, NULL);
 }

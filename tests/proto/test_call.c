@@ -194,7 +194,8 @@ START_TEST(lost_connection) {
     grpc_server_free(p.server); /* the server sees the loss: handlers hear of it */
     ck_assert_uint_eq(p.echo.done, 1);
     ck_assert_int_eq(p.echo.last_status, ST_CANCELLED);
-    struct grpc_server_options options = {.services = &p.service, .service_count = 1};
+    struct grpc_server_options options = {
+        .services = &p.service, .service_count = 1, .role = GRPC_ADMIN};
     p.server = grpc_server_new(&options, p.now);
 }
 END_TEST
@@ -231,17 +232,39 @@ START_TEST(drain_race) {
 }
 END_TEST
 
-START_TEST(refused_peer) {
-    grpc_server_free(p.server);
-    struct grpc_server_options o = {.services = &p.service,
-                                    .service_count = 1,
-                                    .refuse_code = ST_PERMISSION_DENIED,
-                                    .refuse_text = "user 1 is not user 2"};
-    p.server = grpc_server_new(&o, p.now);
-    struct outcome got = {0};
-    pair_unary(&p, ECHO_UNARY, 1, "", &got);
-    ck_assert_int_eq(got.code, ST_PERMISSION_DENIED);
-    ck_assert_str_eq(got.text, "user 1 is not user 2");
+/* A peer's role against a method's: what is refused names the user, both roles and the rule. */
+START_TEST(roles) {
+    static const char *const methods[] = {NULL, ECHO_UNARY, ECHO_SINK, ECHO_HOLD};
+    for (enum grpc_role has = GRPC_NO_ROLE; has <= GRPC_ADMIN; has++) {
+        grpc_server_free(p.server);
+        struct grpc_server_options o = {.services = &p.service,
+                                        .service_count = 1,
+                                        .peer = {.known = true, .uid = 7},
+                                        .role = has,
+                                        .rule = "user 8 has all"};
+        p.server = grpc_server_new(&o, p.now);
+        grpc_client_free(p.client);
+        p.client = grpc_client_new(NULL, NULL);
+        for (enum grpc_role needs = GRPC_OBSERVE; needs <= GRPC_ADMIN; needs++) {
+            struct outcome got = {.code = -1};
+            p.echo.opened = 0;
+            struct grpc_stream *s = pair_unary(&p, methods[needs], 1, "", &got);
+            ck_assert_uint_eq(p.echo.opened, has >= needs);
+            ck_assert_int_eq(got.code == ST_PERMISSION_DENIED, has < needs);
+            if (!got.done) {
+                grpc_client_cancel(s);
+                pair_pump(&p);
+            } else if (has == GRPC_NO_ROLE) {
+                ck_assert_str_eq(got.text, "user 7 has no role here; user 8 has all");
+            } else if (has == GRPC_TRAIN && needs == GRPC_ADMIN) {
+                ck_assert_str_eq(got.text, "/test.Echo/Hold needs the role admin, user 7 has train;"
+                                           " user 8 has all");
+            }
+        }
+        struct outcome none = {0}; /* what is there is nobody's business without a role */
+        pair_unary(&p, "/test.Echo/Nothing", 1, "", &none);
+        ck_assert_int_eq(none.code, has ? ST_UNIMPLEMENTED : ST_PERMISSION_DENIED);
+    }
 }
 END_TEST
 
@@ -263,7 +286,7 @@ int main(void) {
     tcase_add_test(t, lost_connection);
     tcase_add_test(t, drain);
     tcase_add_test(t, drain_race);
-    tcase_add_test(t, refused_peer);
+    tcase_add_test(t, roles);
     suite_add_tcase(suite, t);
     SRunner *r = srunner_create(suite);
     srunner_run_all(r, CK_NORMAL);

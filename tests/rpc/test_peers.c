@@ -1,5 +1,6 @@
 /* Peers of a real socket that are no clients, or not ours: the server goes on for others. */
 #include <check.h>
+#include <grp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "proto/grpc_channel.h"
+#include "proto/take_descriptors.h"
 #include "proto/unix_address.h"
 #include "tests/proto/raw.h"
 #include "tests/rpc/host.h"
@@ -38,30 +40,98 @@ static void serves(void) {
     grpc_channel_close(ch);
 }
 
-/* Needs root to become somebody else. */
-START_TEST(another_user) {
+static int call(const char *method, struct err *e) {
+    struct grpc_channel *ch = NULL;
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    ProtobufCMessage *reply = NULL;
+    int rv = grpc_channel_connect(h.path, 0, &ch, e);
+    if (rv == 0) {
+        rv = grpc_channel_unary(ch, method, &t.base, &zerod__v1__ticket__descriptor, SECOND, &reply,
+                                e);
+        grpc_channel_close(ch);
+    }
+    if (rv == 0) {
+        protobuf_c_message_free_unpacked(reply, NULL);
+    }
+    return rv;
+}
+
+/* Runs |body| as user 65534 with the supplementary |group|; it returns 0 when all is as it should
+ * be. Needs root: else nothing is run. */
+static void as_another(gid_t group, int (*body)(void)) {
     if (geteuid() != 0) {
         return;
     }
     ck_assert_int_eq(chmod(h.folder, 0755), 0);
-    ck_assert_int_eq(chmod(h.path, 0666), 0);
     pid_t child = fork();
     if (child == 0) {
-        struct err e;
-        struct grpc_channel *ch = NULL;
-        Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
-        ProtobufCMessage *reply;
-        if (seteuid(65534) || grpc_channel_connect(h.path, 0, &ch, &e)) {
-            _exit(1);
+        if (setgroups(1, &group) || setresgid(65534, 65534, 65534) || seteuid(65534)) {
+            _exit(100);
         }
-        int rv = grpc_channel_unary(ch, ECHO_UNARY, &t.base, &zerod__v1__ticket__descriptor, SECOND,
-                                    &reply, &e);
-        bool named = strstr(e.text, "user 65534") && strstr(e.text, "user 0");
-        _exit(rv == -ST_PERMISSION_DENIED && named ? 0 : 2);
+        _exit(body());
     }
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
+}
+
+static int is_denied(void) {
+    struct err e;
+    uint8_t token[HANDOVER_TOKEN] = {0};
+    int fd;
+    if (call(ECHO_UNARY, &e) != -ST_PERMISSION_DENIED ||
+        !strstr(e.text, "user 65534 has no role") || !strstr(e.text, "user 0")) {
+        return 1;
+    }
+    if (take_descriptors(h.fd_path, token, SECOND, 1, &fd, &e) != -ST_PERMISSION_DENIED ||
+        !strstr(e.text, "user 65534") || !strstr(e.text, "user 0")) {
+        return 2;
+    }
+    return 0;
+}
+
+START_TEST(another_user) {
+    ck_assert_int_eq(chmod(h.path, 0666), 0); /* somebody opened them by hand */
+    ck_assert_int_eq(chmod(h.fd_path, 0666), 0);
+    as_another(65534, is_denied);
+}
+END_TEST
+
+static int is_locked_out(void) {
+    struct err e;
+    return call(ECHO_UNARY, &e) == -ST_PERMISSION_DENIED && strstr(e.text, h.path) ? 0 : 1;
+}
+
+static int may_observe(void) {
+    struct err e;
+    if (call(ECHO_UNARY, &e)) {
+        return 1;
+    }
+    return call(ECHO_HOLD, &e) == -ST_PERMISSION_DENIED && strstr(e.text, "needs the role admin") &&
+                   strstr(e.text, "user 65534 has observe") && strstr(e.text, "group 4242 may")
+               ? 0
+               : 2;
+}
+
+static void let_observe(struct host *host, void *arg) {
+    struct err e;
+    *(int *)arg = rpc_server_observers(host->server, 4242, &e);
+}
+
+START_TEST(observers) {
+    int rv = -1;
+    as_another(4242, is_locked_out);
+    host_do(&h, let_observe, &rv);
+    if (geteuid() != 0) {
+        ck_assert_int_eq(rv, -ST_PERMISSION_DENIED); /* no member of that group */
+        return;
+    }
+    ck_assert_int_eq(rv, 0);
+    struct stat st;
+    ck_assert_int_eq(lstat(h.path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0660);
+    as_another(4242, may_observe);
+    as_another(4243, is_locked_out);
 }
 END_TEST
 
@@ -149,6 +219,7 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, another_user);
+    tcase_add_test(t, observers);
     tcase_add_test(t, garbage);
     tcase_add_test(t, half_sent_frames);
     suite_add_tcase(suite, t);

@@ -234,6 +234,49 @@ START_TEST(private_socket) {
 }
 END_TEST
 
+/* A folder in which others may write is refused by name and mode; a sticky one is as good as ours.
+ */
+START_TEST(folders) {
+    static const struct {
+        mode_t mode;
+        bool fine;
+    } cases[] = {{0700, true},  {0755, true},  {0770, false},
+                 {0777, false}, {0702, false}, {01777, true}};
+    uv_loop_t loop;
+    char folder[64], path[80], mode[32];
+    struct err e;
+    uv_loop_init(&loop);
+    (void)snprintf(folder, sizeof folder, "%s/open", h.folder);
+    (void)snprintf(path, sizeof path, "%s/sock", folder);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rpc_server *s = NULL;
+        ck_assert_int_eq(mkdir(folder, 0700), 0);
+        ck_assert_int_eq(chmod(folder, cases[i].mode), 0);
+        int rv = rpc_server_listen(&loop, path, NULL, 0, &s, &e);
+        if (cases[i].fine) {
+            ck_assert_int_eq(rv, 0);
+            rpc_server_close(s, NULL, NULL);
+            uv_run(&loop, UV_RUN_DEFAULT);
+        } else {
+            (void)snprintf(mode, sizeof mode, "mode %04o", (unsigned)cases[i].mode);
+            ck_assert_int_eq(rv, -ST_PERMISSION_DENIED);
+            ck_assert_ptr_nonnull(strstr(e.text, folder));
+            ck_assert_ptr_nonnull(strstr(e.text, mode));
+        }
+        ck_assert_int_eq(rmdir(folder), 0); /* nothing was left there */
+    }
+    if (geteuid() == 0) { /* another user's folder */
+        struct rpc_server *s = NULL;
+        ck_assert_int_eq(mkdir(folder, 0755), 0);
+        ck_assert_int_eq(chown(folder, 65534, 65534), 0);
+        ck_assert_int_eq(rpc_server_listen(&loop, path, NULL, 0, &s, &e), -ST_PERMISSION_DENIED);
+        ck_assert_ptr_nonnull(strstr(e.text, "user 65534"));
+        ck_assert_int_eq(rmdir(folder), 0);
+    }
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
 START_TEST(paths) {
     uv_loop_t loop;
     struct rpc_server *s = NULL;
@@ -304,6 +347,7 @@ int main(void) {
     tcase_add_test(t, server_vanishes);
     tcase_add_test(t, drain_lets_calls_end);
     tcase_add_test(t, private_socket);
+    tcase_add_test(t, folders);
     tcase_add_test(t, paths);
     tcase_add_test(t, close_with_open_calls);
     suite_add_tcase(suite, t);
