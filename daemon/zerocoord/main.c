@@ -9,9 +9,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "rpc/reflection.h"
 #include "zerocoord/coord.h"
 
-enum { SERVICES = 3, EXIT_USAGE = 2, TICK_MS = 1000 };
+enum { SERVICES = 4, EXIT_USAGE = 2, TICK_MS = 1000 };
 
 static struct coord self;
 
@@ -76,6 +77,7 @@ static void on_tick(uv_timer_t *t) {
 
 static int start(struct coord *c, struct err *e) {
     static struct grpc_service services[SERVICES];
+    static struct rpc_reflection reflection = {services, SERVICES};
     uint8_t uuid[JOB_UUID];
     int holder = opt_given(options, "holder-fd") ? (int)c->options.holder_fd : LIFE_NO_HOLDER;
     /* The rest comes with the models. */
@@ -101,6 +103,7 @@ static int start(struct coord *c, struct err *e) {
     services[0] = *roster_service(c);
     services[1] = *admin_service(c);
     services[2] = rpc_health_service(c->health);
+    services[3] = rpc_reflection_service(&reflection);
     uv_timer_init(&c->loop, &c->tick);
     c->tick.data = c;
     uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);

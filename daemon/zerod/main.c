@@ -6,9 +6,10 @@
 
 #include "base/log.h"
 #include "base/opt.h"
+#include "rpc/reflection.h"
 #include "zerod/session.h"
 
-enum { SERVICES = 3, EXIT_USAGE = 2, NAME = 32 };
+enum { SERVICES = 4, EXIT_USAGE = 2, NAME = 32 };
 
 static struct rank self;
 
@@ -138,9 +139,11 @@ static void on_work(uv_async_t *a) {
 
 static int open_sockets(struct rank *r, struct err *e) {
     static struct grpc_service services[SERVICES];
+    static struct rpc_reflection reflection = {services, SERVICES};
     services[0] = *session_service(r);
     services[1] = *admin_service(r);
     services[2] = rpc_health_service(r->health);
+    services[3] = rpc_reflection_service(&reflection);
     int code = rpc_server_listen(&r->loop, r->options.listen, services, SERVICES, &r->server, e);
     if (code) {
         return code;

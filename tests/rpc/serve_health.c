@@ -1,11 +1,15 @@
-/* A server for test_grpcio.py: health and the echo methods at the path given, until SIGTERM. */
+/* A server for test_grpcio.py: health, reflection and the echo methods at the path given, until
+ * SIGTERM. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "rpc/health.h"
+#include "rpc/reflection.h"
 #include "rpc/server.h"
 #include "tests/proto/echo.h"
+
+enum { SERVICES = 3 };
 
 static struct rpc_server *server;
 
@@ -25,10 +29,13 @@ int main(int argc, char **argv) {
         return 2;
     }
     struct rpc_health *health = rpc_health_new();
-    const struct grpc_service services[] = {rpc_health_service(health), echo_service(&echo)};
+    static struct rpc_reflection reflection;
+    const struct grpc_service services[] = {rpc_health_service(health), echo_service(&echo),
+                                            rpc_reflection_service(&reflection)};
+    reflection = (struct rpc_reflection){services, SERVICES};
     rpc_health_set(health, "", true);
     uv_loop_init(&loop);
-    if (rpc_server_listen(&loop, argv[1], services, 2, &server, &e)) {
+    if (rpc_server_listen(&loop, argv[1], services, SERVICES, &server, &e)) {
         (void)fprintf(stderr, "%s\n", e.text);
         return 1;
     }
