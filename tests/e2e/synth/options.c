@@ -1,3 +1,4 @@
+/* The command line of synth. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* The model that synth registers: units, kinds of tensors, the plan. formulas.py has the same
+ * again. */
 #include <string.h>
 
 #include "base/hash.h"
