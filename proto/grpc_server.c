@@ -10,6 +10,7 @@
 #include "proto/server_core.h"
 #include "proto/unpack.h"
 
+enum { EMPTY_IN_ROW = 1000 };
 #define HELLO_CAP_NS INT64_C(10000000000) /* from connect to the client's SETTINGS */
 
 /* ---- requests ---- */
@@ -103,6 +104,17 @@ static void on_half_close(struct grpc_call *call) {
 
 /* ---- frames ---- */
 
+/* DATA frames that bring nothing and end nothing cost us work and the peer next to none. Of all
+ * floods this one is not nghttp2's own business. */
+static void count_empty(struct grpc_conn *c, const nghttp2_frame *f) {
+    bool empty =
+        f->hd.type == NGHTTP2_DATA && f->hd.length == 0 && !(f->hd.flags & NGHTTP2_FLAG_END_STREAM);
+    c->empty_in_row = empty ? c->empty_in_row + 1 : 0;
+    if (c->empty_in_row == EMPTY_IN_ROW) {
+        nghttp2_session_terminate_session(c->h2.session, NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+}
+
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *f, void *user) {
     struct grpc_conn *c = user;
     if (f->hd.type == NGHTTP2_SETTINGS) {
@@ -111,6 +123,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *f, void 
     if (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA) {
         return 0;
     }
+    count_empty(c, f);
     struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, f->hd.stream_id);
     if (!call) {
         return 0;

@@ -11,6 +11,7 @@ struct grpc_conn {
     struct grpc_server_options options;
     int64_t hello_by; /* the client's SETTINGS must be here; GRPC_NEVER once they are */
     size_t calls;
+    unsigned empty_in_row; /* DATA frames without data */
     bool draining;
 };
 

@@ -43,7 +43,7 @@ START_TEST(unary_by_bytes) {
 }
 END_TEST
 
-START_TEST(status_text) {
+START_TEST(trap_05_status_text) {
     struct outcome o = {0};
     pair_unary(&p, ECHO_FAIL, 0, "100 % Größe\n", &o);
     ck_assert_int_eq(o.code, ST_ABORTED);
@@ -98,7 +98,7 @@ START_TEST(wrong_number_of_messages) {
 }
 END_TEST
 
-START_TEST(client_deadline) {
+START_TEST(trap_04_client_deadline) {
     struct outcome o = {0};
     p.deaf_server = true; /* the server never hears of it: the client must still end it */
     struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &o, SECOND);
@@ -115,7 +115,7 @@ START_TEST(client_deadline) {
 }
 END_TEST
 
-START_TEST(server_deadline) {
+START_TEST(trap_04_server_deadline) {
     struct outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_HOLD, &o, SECOND);
     pair_send(s, 1, "");
@@ -133,7 +133,7 @@ START_TEST(server_deadline) {
 }
 END_TEST
 
-START_TEST(unary_cap) {
+START_TEST(trap_04_unary_cap) {
     struct outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_HOLD, &o, -1);
     pair_send(s, 1, ""); /* no half-close: never complete */
@@ -200,7 +200,7 @@ START_TEST(lost_connection) {
 }
 END_TEST
 
-START_TEST(drain) {
+START_TEST(trap_10_drain) {
     struct outcome open = {0}, refused = {0};
     pair_unary(&p, ECHO_HOLD, 1, "", &open);
     grpc_server_drain(p.server);
@@ -219,7 +219,7 @@ START_TEST(drain) {
 END_TEST
 
 /* The server drains while a request is on its way: it is safe to try again elsewhere. */
-START_TEST(drain_race) {
+START_TEST(trap_10_drain_race) {
     struct outcome o = {0};
     pair_unary(&p, ECHO_UNARY, 1, "", &o);
     grpc_server_drain(p.server);
@@ -268,25 +268,85 @@ START_TEST(roles) {
 }
 END_TEST
 
+/* ---- handlers that do everything at once ---- */
+
+static struct grpc_call *first;
+static unsigned done;
+
+static void on_open(struct grpc_call *call) {
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    if (!first) {
+        first = call;
+        return;
+    }
+    (void)grpc_call_send(first, &t.base); /* another call, and its end */
+    grpc_call_finish(first, ST_OK, NULL);
+    grpc_call_finish(first, ST_ABORTED, NULL);
+    (void)grpc_call_send(call, &t.base); /* its own, before its message was read */
+    grpc_call_finish(call, ST_OUT_OF_RANGE, "at once");
+}
+
+static void on_message(struct grpc_call *call, const uint8_t *bytes, size_t len) {
+    (void)bytes;
+    (void)len;
+    grpc_call_finish(call, ST_INTERNAL, "a message after the end");
+}
+
+static void on_done(struct grpc_call *call) {
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    done++;
+    ck_assert_int_eq(grpc_call_status(call), call == first ? ST_OK : ST_OUT_OF_RANGE);
+    ck_assert_int_eq(grpc_call_send(call, &t.base), -ST_CANCELLED);
+    grpc_call_finish(call, ST_OK, NULL);
+}
+
+START_TEST(trap_13_handlers_touch_other_calls) {
+    static const struct grpc_method method = {.path = "/test.Echo/All",
+                                              .kind = GRPC_BIDI,
+                                              .role = GRPC_OBSERVE,
+                                              .on_open = on_open,
+                                              .on_message = on_message,
+                                              .on_done = on_done};
+    const struct grpc_service service = {&method, 1, NULL};
+    struct grpc_server_options o = {
+        .services = &service, .service_count = 1, .role = GRPC_OBSERVE, .unix_socket = true};
+    struct outcome one = {0}, two = {0};
+    grpc_server_free(p.server);
+    p.server = grpc_server_new(&o, p.now);
+    first = NULL;
+    done = 0;
+    pair_start(&p, "/test.Echo/All", &one, -1);
+    pair_pump(&p);
+    pair_send(pair_start(&p, "/test.Echo/All", &two, -1), 10, "");
+    pair_pump(&p);
+    ck_assert_uint_eq(done, 2);
+    ck_assert_uint_eq(one.messages + two.messages, 2);
+    ck_assert_int_eq(one.code, ST_OK);
+    ck_assert_int_eq(two.code, ST_OUT_OF_RANGE);
+    ck_assert_uint_eq(grpc_server_calls(p.server), 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("call");
     TCase *t = tcase_create("call");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, unary);
     tcase_add_test(t, unary_by_bytes);
-    tcase_add_test(t, status_text);
+    tcase_add_test(t, trap_05_status_text);
     tcase_add_test(t, unknown_method);
     tcase_add_test(t, no_ticket);
     tcase_add_test(t, wrong_number_of_messages);
-    tcase_add_test(t, client_deadline);
-    tcase_add_test(t, server_deadline);
-    tcase_add_test(t, unary_cap);
+    tcase_add_test(t, trap_04_client_deadline);
+    tcase_add_test(t, trap_04_server_deadline);
+    tcase_add_test(t, trap_04_unary_cap);
     tcase_add_test(t, cancel);
     tcase_add_test(t, late_answer);
     tcase_add_test(t, lost_connection);
-    tcase_add_test(t, drain);
-    tcase_add_test(t, drain_race);
+    tcase_add_test(t, trap_10_drain);
+    tcase_add_test(t, trap_10_drain_race);
     tcase_add_test(t, roles);
+    tcase_add_test(t, trap_13_handlers_touch_other_calls);
     suite_add_tcase(suite, t);
     SRunner *r = srunner_create(suite);
     srunner_run_all(r, CK_NORMAL);

@@ -50,7 +50,7 @@ START_TEST(byte_at_a_time) {
 END_TEST
 
 /* Every way to cut three messages into two pieces gives the same. */
-START_TEST(every_cut) {
+START_TEST(trap_06_every_cut) {
     uint8_t wire[64];
     size_t n = put(wire, "abc");
     n += put(wire + n, "");
@@ -105,7 +105,7 @@ static int64_t parse(const char *text) {
     return grpc_timeout_parse(text, strlen(text));
 }
 
-START_TEST(timeouts) {
+START_TEST(trap_04_timeouts) {
     ck_assert_int_eq(parse("1n"), 1);
     ck_assert_int_eq(parse("250m"), 250000000);
     ck_assert_int_eq(parse("1S"), 1000000000);
@@ -129,7 +129,7 @@ START_TEST(timeouts) {
 }
 END_TEST
 
-START_TEST(texts) {
+START_TEST(trap_05_texts) {
     char to[GRPC_TEXT_ENCODED], back[GRPC_TEXT_MAX + 1];
     const char *odd = "50 % of Größe\n\x01~";
     size_t n = grpc_text_encode(odd, sizeof to, to);
@@ -186,11 +186,11 @@ int main(void) {
     Suite *suite = suite_create("framing");
     TCase *t = tcase_create("framing");
     tcase_add_test(t, byte_at_a_time);
-    tcase_add_test(t, every_cut);
+    tcase_add_test(t, trap_06_every_cut);
     tcase_add_test(t, refusals);
     tcase_add_test(t, taker_stops_it);
-    tcase_add_test(t, timeouts);
-    tcase_add_test(t, texts);
+    tcase_add_test(t, trap_04_timeouts);
+    tcase_add_test(t, trap_05_texts);
     tcase_add_test(t, statuses);
     tcase_add_test(t, socket_paths);
     suite_add_tcase(suite, t);

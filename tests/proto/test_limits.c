@@ -43,7 +43,7 @@ static void take_output(void) {
 }
 
 /* grpcio, grpc-java and others differ in what they call a unix socket. */
-START_TEST(any_authority) {
+START_TEST(trap_03_any_authority) {
     static const char *const names[] = {"localhost", "%2Frun%2Fx.sock", "/run/x.sock",
                                         "unix:/run/x.sock"};
     uint32_t id = 1;
@@ -60,7 +60,7 @@ START_TEST(any_authority) {
 }
 END_TEST
 
-START_TEST(oversize_message) {
+START_TEST(trap_06_oversize_message) {
     const uint8_t prefix[] = {0, 0, 0x40, 0, 1}; /* 4 MiB and a byte */
     request(1, RAW_END_HEADERS, "localhost");
     raw_frame(&wire, RAW_DATA, 0, 1, prefix, sizeof prefix);
@@ -74,7 +74,7 @@ START_TEST(oversize_message) {
 }
 END_TEST
 
-START_TEST(compressed_message) {
+START_TEST(trap_07_compressed_message) {
     const uint8_t message[] = {1, 0, 0, 0, 1, 0};
     request(1, RAW_END_HEADERS, "localhost");
     raw_frame(&wire, RAW_DATA, RAW_END_STREAM, 1, message, sizeof message);
@@ -126,7 +126,7 @@ START_TEST(unpacking_is_bounded) {
 END_TEST
 
 /* 9 KiB of headers: refused, though nghttp2 would take 64 KiB; the connection lives. */
-START_TEST(oversize_headers) {
+START_TEST(trap_09_oversize_headers) {
     struct buf fields = {0};
     raw_request(&fields, ECHO_UNARY, "localhost");
     char value[101];
@@ -175,7 +175,7 @@ START_TEST(malformed_requests) {
 }
 END_TEST
 
-START_TEST(not_http2) {
+START_TEST(trap_14_not_http2) {
     static const char old[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     ck_assert_int_lt(pair_feed(&p, old, sizeof old - 1), 0);
     const uint8_t *bytes;
@@ -185,7 +185,7 @@ START_TEST(not_http2) {
 }
 END_TEST
 
-START_TEST(silent_connection) {
+START_TEST(trap_04_silent_connection) {
     ck_assert_int_lt(grpc_server_next_deadline(p.server), GRPC_NEVER);
     p.now = grpc_server_next_deadline(p.server);
     grpc_server_tick(p.server, p.now);
@@ -221,7 +221,7 @@ static void reset(uint32_t id) {
     raw_frame(&wire, RAW_RST, 0, id, cancel, sizeof cancel);
 }
 
-START_TEST(rapid_reset) {
+START_TEST(trap_12_rapid_reset) {
     ck_assert_int_lt(flood(reset, true, 5000), 2000);
     ck_assert_uint_eq(p.echo.opened, p.echo.done);
 }
@@ -232,7 +232,7 @@ static void ping(uint32_t id) {
     raw_frame(&wire, RAW_PING, 0, 0, "12345678", 8);
 }
 
-START_TEST(pings_to_a_deaf_peer) {
+START_TEST(trap_11_pings_to_a_deaf_peer) {
     /* what is answered into the transport's buffer counts as sent: 64 KiB of it, then the queue */
     ck_assert_int_lt(flood(ping, false, 20000), 10000);
 }
@@ -243,12 +243,12 @@ static void settings(uint32_t id) {
     raw_frame(&wire, RAW_SETTINGS, 0, 0, NULL, 0);
 }
 
-START_TEST(settings_to_a_deaf_peer) {
+START_TEST(trap_12_settings_to_a_deaf_peer) {
     ck_assert_int_lt(flood(settings, false, 20000), 10000);
 }
 END_TEST
 
-START_TEST(endless_headers) {
+START_TEST(trap_12_endless_headers) {
     struct buf fields = {0};
     raw_request(&fields, ECHO_UNARY, "localhost");
     raw_frame(&wire, RAW_HEADERS, 0, 1, buf_bytes(&fields), buf_unread(&fields));
@@ -296,20 +296,20 @@ int main(void) {
     TCase *t = tcase_create("limits");
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, any_authority);
-    tcase_add_test(t, oversize_message);
-    tcase_add_test(t, compressed_message);
+    tcase_add_test(t, trap_03_any_authority);
+    tcase_add_test(t, trap_06_oversize_message);
+    tcase_add_test(t, trap_07_compressed_message);
     tcase_add_test(t, truncated_message);
     tcase_add_test(t, second_message_in_pieces);
     tcase_add_test(t, unpacking_is_bounded);
-    tcase_add_test(t, oversize_headers);
+    tcase_add_test(t, trap_09_oversize_headers);
     tcase_add_test(t, malformed_requests);
-    tcase_add_test(t, not_http2);
-    tcase_add_test(t, silent_connection);
-    tcase_add_test(t, rapid_reset);
-    tcase_add_test(t, pings_to_a_deaf_peer);
-    tcase_add_test(t, settings_to_a_deaf_peer);
-    tcase_add_test(t, endless_headers);
+    tcase_add_test(t, trap_14_not_http2);
+    tcase_add_test(t, trap_04_silent_connection);
+    tcase_add_test(t, trap_12_rapid_reset);
+    tcase_add_test(t, trap_11_pings_to_a_deaf_peer);
+    tcase_add_test(t, trap_12_settings_to_a_deaf_peer);
+    tcase_add_test(t, trap_12_endless_headers);
     tcase_add_test(t, half_sent_messages_are_bounded);
     suite_add_tcase(suite, t);
     SRunner *r = srunner_create(suite);

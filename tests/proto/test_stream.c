@@ -82,7 +82,7 @@ START_TEST(flood_to_a_reader) {
 END_TEST
 
 /* 20 MiB wait for a client that reads nothing: the server holds the mark and one chunk of them. */
-START_TEST(flood_to_a_stalled_reader) {
+START_TEST(trap_08_stalled_reader) {
     struct outcome o = {0}, other = {0};
     pair_unary(&p, ECHO_UNARY, 1, "", &o);
     size_t before = mallinfo2().uordblks;
@@ -157,7 +157,7 @@ START_TEST(queue_has_an_end) {
 }
 END_TEST
 
-START_TEST(cancel_in_handler) {
+START_TEST(trap_13_cancel_in_handler) {
     struct outcome o = {.cancel_at_first = true};
     pair_unary(&p, ECHO_FLOOD, 5000, "", &o);
     ck_assert_uint_eq(o.messages, 1); /* none after the cancel */
@@ -188,7 +188,7 @@ END_TEST
 
 /* 300 calls at once over a limit of 128: the rest wait and all end well. Some of those that wait
  * are cancelled before they went out. */
-START_TEST(more_than_the_limit) {
+START_TEST(trap_09_more_calls_than_the_limit) {
     enum { CALLS = 300 };
     static struct outcome o[CALLS];
     struct grpc_stream *s[CALLS];
@@ -220,13 +220,13 @@ int main(void) {
     tcase_add_test(t, long_stream_keeps_memory);
     tcase_add_test(t, many_calls_keep_memory);
     tcase_add_test(t, flood_to_a_reader);
-    tcase_add_test(t, flood_to_a_stalled_reader);
+    tcase_add_test(t, trap_08_stalled_reader);
     tcase_add_test(t, other_calls_go_on);
     tcase_add_test(t, client_producer_is_told);
     tcase_add_test(t, queue_has_an_end);
-    tcase_add_test(t, cancel_in_handler);
+    tcase_add_test(t, trap_13_cancel_in_handler);
     tcase_add_test(t, server_ends_early);
-    tcase_add_test(t, more_than_the_limit);
+    tcase_add_test(t, trap_09_more_calls_than_the_limit);
     suite_add_tcase(suite, t);
     SRunner *r = srunner_create(suite);
     srunner_run_all(r, CK_NORMAL);

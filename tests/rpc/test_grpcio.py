@@ -121,7 +121,7 @@ def test_streams(p):
     assert status(lambda: p.sink(p.ticket(i) for i in range(10)))[0] != grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_gzip(p):
+def trap_07_gzip(p):
     squeezed = Peer(p.path, p.zerod, p.health, [("grpc.default_compression_algorithm", 2)])
     assert status(lambda: squeezed.echo(p.ticket(100000)))[0] == grpc.StatusCode.UNIMPLEMENTED
     squeezed.channel.close()
@@ -144,7 +144,7 @@ def test_stalled_reader(p):
     stalled.cancel()
 
 
-def test_drain(p, server):
+def trap_10_drain(p, server):
     """Last: SIGTERM lets the open call end, new ones are refused, the program ends with 0."""
     call = p.bidi(iter_later())
     first = threading.Event()
@@ -236,11 +236,11 @@ def main():
             p = Peer(path, zerod, health)
             p.path = path
             for test in (test_health, test_echo, test_statuses, test_garbage, test_deadline, test_cancel,
-                         test_streams, test_gzip, test_many, test_stalled_reader):
+                         test_streams, trap_07_gzip, test_many, test_stalled_reader):
                 test(p)
                 print(f"{test.__name__} ok")
-            test_drain(p, server)
-            print("test_drain ok")
+            trap_10_drain(p, server)
+            print("trap_10_drain ok")
             p.channel.close()
             test_our_client(client, folder, zerod)
             print("test_our_client ok")

@@ -12,9 +12,8 @@
 #include "base/clock.h"
 #include "proto/grpc_channel.h"
 #include "proto/take_descriptors.h"
-#include "proto/unix_address.h"
 #include "tests/proto/raw.h"
-#include "tests/rpc/host.h"
+#include "tests/rpc/crowd.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -25,19 +24,6 @@ static void setup(void) {
 }
 static void teardown(void) {
     host_stop(&h);
-}
-
-static void serves(void) {
-    struct grpc_channel *ch = NULL;
-    ProtobufCMessage *reply = NULL;
-    struct err e;
-    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
-    ck_assert_int_eq(grpc_channel_connect(h.path, SECOND, &ch, &e), 0);
-    ck_assert_int_eq(grpc_channel_unary(ch, ECHO_UNARY, &t.base, &zerod__v1__ticket__descriptor,
-                                        SECOND, &reply, &e),
-                     0);
-    protobuf_c_message_free_unpacked(reply, NULL);
-    grpc_channel_close(ch);
 }
 
 static int call(const char *method, struct err *e) {
@@ -135,18 +121,6 @@ START_TEST(observers) {
 }
 END_TEST
 
-static int raw_connect(void) {
-    struct sockaddr_un a;
-    ck_assert_int_eq(unix_address(h.path, &a, NULL), 0);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    return fd;
-}
-
-static void raw_send(int fd, const void *bytes, size_t n) {
-    (void)!send(fd, bytes, n, MSG_NOSIGNAL);
-}
-
 static bool hangs_up(int fd) {
     char sink[4096];
     struct pollfd f = {.fd = fd, .events = POLLIN};
@@ -172,16 +146,16 @@ START_TEST(garbage) {
             noise[k] = (uint8_t)rand();
         }
         buf_append(&b, noise, (size_t)(rand() % 300) + 1);
-        int fd = raw_connect();
-        raw_send(fd, buf_bytes(&b), buf_unread(&b));
+        int fd = raw_connect(h.path);
+        (void)raw_send(fd, buf_bytes(&b), buf_unread(&b));
         buf_free(&b);
         close(fd);
     }
-    int fd = raw_connect();
-    raw_send(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    int fd = raw_connect(h.path);
+    (void)raw_send(fd, "GET / HTTP/1.1\r\n\r\n", 18);
     ck_assert(hangs_up(fd));
     close(fd);
-    serves();
+    look_serves(&h);
 }
 END_TEST
 
@@ -196,15 +170,15 @@ START_TEST(half_sent_frames) {
     size_t n = buf_unread(&b);
     int open[16], opened = 0;
     for (size_t cut = 1; cut < n; cut++) {
-        int fd = raw_connect();
-        raw_send(fd, buf_bytes(&b), cut);
+        int fd = raw_connect(h.path);
+        (void)raw_send(fd, buf_bytes(&b), cut);
         if (cut % 16 == 0 && opened < 16) {
             open[opened++] = fd; /* stays, half-sent */
         } else {
             close(fd);
         }
     }
-    serves();
+    look_serves(&h);
     while (opened) {
         close(open[--opened]);
     }

@@ -1,5 +1,6 @@
 /* The server over a real socket, with the poll(2) channel. */
 #include <check.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,7 +11,7 @@
 #include "proto/framing.h"
 #include "proto/grpc_channel.h"
 #include "proto/unix_address.h"
-#include "tests/rpc/host.h"
+#include "tests/rpc/crowd.h"
 
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
@@ -46,13 +47,6 @@ static int echo(struct grpc_channel *ch, const char *method, size_t len, int64_t
         protobuf_c_message_free_unpacked(reply, NULL);
     }
     return rv;
-}
-
-static void serves(void) {
-    struct err e;
-    struct grpc_channel *ch = dial();
-    ck_assert_int_eq(echo(ch, ECHO_UNARY, 10, SECOND, &e), 0);
-    grpc_channel_close(ch);
 }
 
 START_TEST(unary) {
@@ -159,7 +153,47 @@ START_TEST(client_vanishes) {
     struct echo e = looked();
     ck_assert_uint_eq(e.done, 1);
     ck_assert_int_eq(e.last_status, ST_CANCELLED);
-    serves();
+    look_serves(&h);
+}
+END_TEST
+
+/* With SIGPIPE as a host program may have it, deadly: neither our writes after the server went nor
+ * the server's after we went raise it. */
+START_TEST(trap_17_no_sigpipe) {
+    struct heard x = {0};
+    struct err e;
+    Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
+    (void)signal(SIGPIPE, SIG_DFL);
+    t.token.len = 100000;
+    t.token.data = calloc(t.token.len, 1);
+    for (int i = 0; i < 50; i++) { /* the server writes to nobody */
+        struct grpc_channel *ch = dial();
+        struct grpc_stream *s = grpc_client_start(grpc_channel_client(ch), ECHO_FLOOD, &handlers,
+                                                  &x, GRPC_NEVER, clock_ns());
+        ck_assert_int_eq(grpc_client_send(s, &t.base), 0);
+        grpc_client_half_close(s);
+        ck_assert_int_eq(grpc_channel_flush(ch, NULL), 0);
+        grpc_channel_forget(ch);
+    }
+    look_serves(&h);
+    struct grpc_channel *ch = dial();
+    grpc_client_start(grpc_channel_client(ch), ECHO_SINK, &handlers, &x, GRPC_NEVER, clock_ns());
+    ck_assert_int_eq(grpc_channel_flush(ch, NULL), 0);
+    host_stop(&h);
+    for (int i = 0; i < 50; i++) { /* we write to nobody */
+        struct grpc_stream *g = grpc_client_start(grpc_channel_client(ch), ECHO_SINK, &handlers, &x,
+                                                  GRPC_NEVER, clock_ns());
+        (void)grpc_client_send(g, &t.base);
+        (void)grpc_channel_flush(ch, &e);
+    }
+    int rv = 1;
+    while (rv > 0) {
+        rv = grpc_channel_pump(ch, SECOND, &e);
+    }
+    ck_assert_int_eq(rv, -ST_UNAVAILABLE);
+    grpc_channel_close(ch);
+    free(t.token.data);
+    host_start(&h);
 }
 END_TEST
 
@@ -196,7 +230,7 @@ static void drain(struct host *host, void *arg) {
     rpc_server_drain(host->server, 5 * SECOND, NULL, NULL);
 }
 
-START_TEST(drain_lets_calls_end) {
+START_TEST(trap_10_drain_lets_calls_end) {
     struct heard x = {0};
     struct err e;
     struct grpc_channel *ch = dial(), *other = NULL;
@@ -225,7 +259,7 @@ START_TEST(drain_lets_calls_end) {
 }
 END_TEST
 
-START_TEST(private_socket) {
+START_TEST(trap_16_private_socket) {
     struct stat st;
     ck_assert_int_eq(lstat(h.path, &st), 0);
     ck_assert_uint_eq(st.st_mode & 0777, 0600);
@@ -277,7 +311,7 @@ START_TEST(folders) {
 }
 END_TEST
 
-START_TEST(paths) {
+START_TEST(trap_16_paths) {
     uv_loop_t loop;
     struct rpc_server *s = NULL;
     struct err e;
@@ -307,7 +341,7 @@ START_TEST(paths) {
     uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
     ck_assert_int_ne(access(path, F_OK), 0);
-    serves();
+    look_serves(&h);
 }
 END_TEST
 
@@ -344,11 +378,12 @@ int main(void) {
     tcase_add_test(t, bidi);
     tcase_add_test(t, pump_times_out);
     tcase_add_test(t, client_vanishes);
+    tcase_add_test(t, trap_17_no_sigpipe);
     tcase_add_test(t, server_vanishes);
-    tcase_add_test(t, drain_lets_calls_end);
-    tcase_add_test(t, private_socket);
+    tcase_add_test(t, trap_10_drain_lets_calls_end);
+    tcase_add_test(t, trap_16_private_socket);
     tcase_add_test(t, folders);
-    tcase_add_test(t, paths);
+    tcase_add_test(t, trap_16_paths);
     tcase_add_test(t, close_with_open_calls);
     suite_add_tcase(suite, t);
     SRunner *r = srunner_create(suite);
