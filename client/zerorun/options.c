@@ -14,6 +14,9 @@ static struct opt table[] = {
     OPT_TEXT('s', "strategy", "S", "zero3", &parsed.strategy,
              "What is sharded: ddp, zero1, zero2, zero3 (also called full_shard), hybrid_shard or "
              "hybrid_zero2."),
+    OPT_CHOICE(0, "reshard-after-forward", "B", "true", "true|false", &parsed.reshard,
+               "false: parameters are kept from forward to backward; with fixed memory that makes "
+               "zero2 of zero3, hybrid_zero2 of hybrid_shard."),
     OPT_UNSIGNED(0, "shard-size", "S", "0", NULL, 0, LAYOUT_MAX_RANKS, &parsed.shard_size,
                  "Ranks that hybrid strategies shard over; divides the ranks. 0: what the trainer "
                  "asks for, else all."),
@@ -71,14 +74,18 @@ void options_help(FILE *to) {
         to);
 }
 
-static int check_strategy(const struct options *o, struct err *e) {
-    const enum strategy strategy = strategy_parse(o->strategy);
+static int check_strategy(struct options *o, struct err *e) {
+    enum strategy strategy = strategy_parse(o->strategy);
     if (strategy == STRATEGY_NONE) {
         return err_set(e, ST_INVALID_ARGUMENT,
                        "--strategy \"%.60s\": unknown; must be ddp, zero1, zero2, zero3 "
                        "(full_shard), hybrid_shard or hybrid_zero2",
                        o->strategy);
     }
+    if (!strcmp(o->reshard, "false")) {
+        strategy = strategy_without_reshard(strategy);
+    }
+    o->strategy = strategy_name(strategy);
     if (o->shard_size && strategy != STRATEGY_HYBRID_SHARD && strategy != STRATEGY_HYBRID_ZERO2) {
         return err_set(e, ST_INVALID_ARGUMENT,
                        "--shard-size %llu: only hybrid_shard and hybrid_zero2 have one, not %.60s",

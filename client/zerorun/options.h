@@ -11,6 +11,7 @@
 struct options {
     uint64_t ranks;
     const char *strategy;
+    const char *reshard;                              /* after forward: "true" or "false" */
     const char *param_dtype, *wire_dtype, *kept_grad; /* NULL: the trainer's choice */
     uint64_t shard_size, max_skips;
     uint64_t gather_slots, grad_slots, threads;

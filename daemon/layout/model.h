@@ -148,9 +148,13 @@ const struct plan *model_plan(const struct model *m, const char *name); /* NULL:
 int model_difference(const struct model *a, unsigned rank_a, const struct model *b, unsigned rank_b,
                      struct err *e);
 
-const char *strategy_name(enum strategy s);  /* "zero3" */
-enum strategy strategy_parse(const char *s); /* "full_shard" is zero3; STRATEGY_NONE: unknown */
-const char *dtype_name(enum dtype d);        /* "bf16" */
+const char *strategy_name(enum strategy s); /* "zero3" */
+enum strategy strategy_parse(
+    const char *s); /* PyTorch's words too ("full_shard" is zero3); STRATEGY_NONE: unknown */
+/* What reshard_after_forward=false makes of it: parameters that are kept between forward and
+ * backward are a replica, since arenas are fixed. */
+enum strategy strategy_without_reshard(enum strategy s);
+const char *dtype_name(enum dtype d); /* "bf16" */
 enum dtype dtype_parse(const char *s);
 size_t dtype_bytes(enum dtype d);
 

@@ -20,8 +20,19 @@ const char *strategy_name(enum strategy s) {
 }
 
 enum strategy strategy_parse(const char *s) {
-    if (!strcmp(s, "full_shard")) { /* PyTorch's word */
-        return STRATEGY_ZERO3;
+    static const struct {
+        const char *word; /* PyTorch's */
+        enum strategy strategy;
+    } others[] = {
+        {"full_shard", STRATEGY_ZERO3},
+        {"shard_grad_op", STRATEGY_ZERO2},
+        {"no_shard", STRATEGY_DDP},
+        {"_hybrid_shard_zero2", STRATEGY_HYBRID_ZERO2},
+    };
+    for (unsigned i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (!strcmp(s, others[i].word)) {
+            return others[i].strategy;
+        }
     }
     for (unsigned i = STRATEGY_NONE + 1; i < STRATEGIES; i++) {
         if (!strcmp(s, strategies[i])) {
@@ -29,6 +40,17 @@ enum strategy strategy_parse(const char *s) {
         }
     }
     return STRATEGY_NONE;
+}
+
+enum strategy strategy_without_reshard(enum strategy s) {
+    switch (s) {
+    case STRATEGY_ZERO3:
+        return STRATEGY_ZERO2;
+    case STRATEGY_HYBRID_SHARD:
+        return STRATEGY_HYBRID_ZERO2;
+    default:
+        return s; /* its parameters are replicated anyway */
+    }
 }
 
 const char *dtype_name(enum dtype d) {

@@ -123,6 +123,9 @@ START_TEST(strategies) {
                     "hybrid_zero2");
     model_free(&m);
     ck_assert_int_eq(strategy_parse("full_shard"), STRATEGY_ZERO3);
+    ck_assert_int_eq(strategy_parse("shard_grad_op"), STRATEGY_ZERO2);
+    ck_assert_int_eq(strategy_parse("no_shard"), STRATEGY_DDP);
+    ck_assert_int_eq(strategy_parse("_hybrid_shard_zero2"), STRATEGY_HYBRID_ZERO2);
     ck_assert_int_eq(strategy_parse("none"), STRATEGY_NONE);
     ck_assert_int_eq(strategy_parse("Zero3"), STRATEGY_NONE);
     ck_assert_str_eq(strategy_name((enum strategy)77), "unknown");

@@ -53,8 +53,16 @@ START_TEST(test_all_strategies) {
     struct err e;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         ck_assert_int_eq(PARSE("--strategy", names[i], "--", "x"), 0);
-        ck_assert_str_eq(o.strategy, names[i]);
+        ck_assert_str_eq(o.strategy, strcmp(names[i], "full_shard") ? names[i] : "zero3");
     }
+    ck_assert_int_eq(PARSE("--reshard-after-forward", "false", "--", "x"), 0);
+    ck_assert_str_eq(o.strategy, "zero2");
+    ck_assert_int_eq(PARSE("--strategy", "hybrid_shard", "--shard-size", "2",
+                           "--reshard-after-forward=false", "--", "x"),
+                     0);
+    ck_assert_str_eq(o.strategy, "hybrid_zero2");
+    ck_assert_int_eq(PARSE("--strategy", "ddp", "--reshard-after-forward=false", "--", "x"), 0);
+    ck_assert_str_eq(o.strategy, "ddp");
     ck_assert_int_eq(PARSE("--strategy", "hybrid_zero2", "--shard-size", "2", "--param-dtype",
                            "fp16", "--wire-dtype", "bf16", "--kept-grad", "bf16", "--max-skips",
                            "3", "--dry-run", "--no-overlap", "--", "x"),

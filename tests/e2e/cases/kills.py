@@ -47,7 +47,7 @@ def killed(bench, strategy, phase, k):
     bench.note(f"{ms:.0f} ms from the kill to the first gather" if ms is not None else "no gather followed")
 
 
-for _strategy in ("ddp", "zero2", "zero3"):
+for _strategy in ("ddp", "zero1", "zero2", "zero3"):
     for _phase in PHASES:
         case(f"kills/{_phase}_{_strategy}", seconds=5, strategy=_strategy, phase=_phase, k=1)(killed)
 for _phase in PHASES:
@@ -80,7 +80,8 @@ def random_moments(bench, strategy, ranks, k):
     bench.note(f"{done} kills, {got['attempts'] - want['attempts']} more tries")
 
 
-for _strategy, _ranks, _k in (("ddp", 3, 2), ("zero2", 4, 1), ("zero3", 3, 1), ("zero3", 4, 2)):
+for _strategy, _ranks, _k in (("ddp", 3, 2), ("zero1", 3, 1), ("zero2", 4, 1), ("zero3", 3, 1),
+                                 ("zero3", 4, 2)):
     case(f"kills/random_moments_{_strategy}_{_ranks}_ranks", seconds=25, strategy=_strategy, ranks=_ranks,
          k=_k)(random_moments)
 
