@@ -80,6 +80,7 @@ START_TEST(another_user) {
     ck_assert_int_eq(chmod(h.path, 0666), 0); /* somebody opened them by hand */
     ck_assert_int_eq(chmod(h.fd_path, 0666), 0);
     as_another(65534, is_denied);
+    as_another(0, is_denied); /* root's group is not root */
 }
 END_TEST
 
