@@ -1,0 +1,351 @@
+#!/usr/bin/python3
+"""Benchmarks of whole jobs: real daemons under zerorun, beside PyTorch's on gloo.
+
+    jobs.py wait | breakdown | registration | recovery | gpt-3m | gpt-25m
+
+Peers that stay alive are started once, then asked in turn with ours (class Group)."""
+import glob
+import json
+import os
+import queue
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import table  # noqa: E402
+
+RANKS = 4
+HERE = os.path.dirname(os.path.abspath(__file__))
+APT = "/usr/bin/python3"
+# shape: gpt's words, steps that are measured together, ours and the peers'
+SHAPES = {"3.3M": ({"layers": 4, "heads": 4, "channels": 256, "seq": 128, "batch": 4}, 6, 3),
+          "25M": ({"layers": 8, "heads": 8, "channels": 512, "seq": 64, "batch": 1}, 6, 2)}
+
+
+class Missing(Exception):
+    """Why a peer is not run."""
+
+
+def cause(text):
+    """The last line that names an error."""
+    lines = [x.strip() for x in text.splitlines() if x.strip()]
+    return next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "it ended without a word")
+
+
+def words(options):
+    return [w for name, value in options.items() for w in ("--" + name, str(value))]
+
+
+# ---- processes ---------------------------------------------------------------------------------------
+
+def children(pid):
+    """|pid|'s descendants."""
+    parents = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+            parents[int(path.split("/")[2])] = int(fields[1])
+        except (OSError, IndexError):
+            pass
+    found = {pid}
+    while True:
+        more = {p for p, parent in parents.items() if parent in found} - found
+        if not more:
+            return found - {pid}
+        found |= more
+
+
+def resident_mib(pids):
+    """Memory of processes, what they share counted once (Pss)."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup") as f:
+                total += int(re.search(r"^Pss: +(\d+)", f.read(), re.M)[1])
+        except (OSError, TypeError):
+            pass
+    return total / 1024
+
+
+class Group:
+    """Ranks of a peer's job (peers_serve.py) that wait to be asked."""
+
+    def __init__(self, python, script, arguments, ranks=RANKS, limit=90):
+        if not python:
+            raise Missing(table.NO_PEERS)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.ranks = [subprocess.Popen(
+            [python, os.path.join(HERE, script), *arguments], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.errors,
+            env={**os.environ, "RANK": str(r), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+            for r in range(ranks)]
+        self.lines = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+        try:
+            for p in self.ranks[1:]:
+                threading.Thread(target=p.stdout.read, daemon=True).start()
+            self.facts = json.loads(self.line(limit).split(" ", 1)[1])
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self):
+        for line in self.ranks[0].stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def line(self, limit):
+        try:
+            line = self.lines.get(timeout=limit)
+        except queue.Empty:
+            raise Missing(f"no answer in {limit} s") from None
+        if line is None:
+            self.errors.seek(0)
+            raise Missing(cause(self.errors.read()))
+        return line
+
+    def steps(self, n):
+        """Seconds of |n| steps."""
+        for p in self.ranks:
+            p.stdin.write(f"{n}\n")
+            p.stdin.flush()
+        return float(self.line(120))
+
+    def resident(self):
+        return resident_mib([p.pid for p in self.ranks]) / len(self.ranks)
+
+    def close(self):
+        for p in self.ranks:
+            p.kill()
+            p.wait()
+
+
+class Job:
+    """zerorun's runs, in a folder of their own. |resident|: the most MiB a rank that the last one had."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="zb-")
+        self.resident = 0.0
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run(self, trainer, ranks=RANKS, strategy="zero3", **options):
+        """zerorun's JSON and the trainer's."""
+        command = [table.program("zerorun"), "-n", str(ranks), "--strategy", strategy, "--json", self.path("job"),
+                   *words(options), "--", *trainer, "--json", self.path("trainer")]
+        with open(self.path("log"), "w+") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       env={**os.environ, "TMPDIR": self.folder})
+            self.resident = 0.0
+            while process.poll() is None:
+                time.sleep(0.25)
+                self.resident = max(self.resident, resident_mib(children(process.pid)) / ranks)
+            if process.returncode:
+                log.seek(0)
+                sys.exit(f"{' '.join(command)}\nfailed:\n{log.read()}")
+        with open(self.path("job")) as job, open(self.path("trainer")) as trained:
+            return json.load(job), json.load(trained)
+
+    def text(self):
+        """What gpt trains on: bytes will do."""
+        path = self.path("text")
+        with open(path, "w") as f:
+            f.write("In the beginning God created the heaven and the earth. " * 4000)
+        return path
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# ---- what a trainer waits for ------------------------------------------------------------------------
+
+PARTS = ("gather", "release", "grad", "reduce", "step")
+
+
+def wait(job):
+    """Its data ready, 4 ranks, steps of 100 ms without a core in use: all that zerod takes of a step.
+    Less is better."""
+    units, tensors, elements = 6, 4, 131072  # 3.1M parameters
+    trainer = [table.program("paced_trainer"), *words({"units": units, "tensors": tensors, "elements": elements,
+                                                       "step-ms": 100, "steps": 12})]
+    runs = [job.run(trainer)[1] for _ in range(3)]
+    table.row("a trainer's wait in a step", "ms", [1e3 * sum(r[p] for p in PARTS) for r in runs],
+              [1e3 * r["wall"] for r in runs], "the step")
+    for part in PARTS + ("compute",):
+        table.row(f"  of it {part}" if part in PARTS else "  beside it computing (asleep)", "ms",
+                  [1e3 * r[part] for r in runs], [1e3 * r["wall"] for r in runs], "the step")
+    table.row("  wait and computing", "ms", [1e3 * sum(r[p] for p in PARTS + ("compute",)) for r in runs],
+              [1e3 * r["wall"] for r in runs], "the step")
+
+
+def breakdown(job):
+    """Where a step of the GPT job goes, as the daemons see it; the sum is beside gpt's own clock."""
+    shape, _, _ = SHAPES["3.3M"]
+    runs = []
+    for _ in range(3):
+        whole, trained = job.run([table.program("gpt"), "--quiet", "--data", job.text(), *words({**shape, "steps": 8})])
+        steps = trained["steps"]
+        runs.append(({k: 1e3 * v / steps for k, v in whole["seconds"].items()}, 1e3 * trained["seconds"] / steps))
+    wall = [w for _, w in runs]
+    for part, text in (("compute", "computing"), ("gather", "waits in gather"), ("wait", "waits in step")):
+        table.row("gpt 3.3M step: " + text, "ms", [r[part] for r, _ in runs], wall, "the step")
+    table.row("  the three together", "ms", [r["compute"] + r["gather"] + r["wait"] for r, _ in runs], wall, "the step")
+    table.row("  meanwhile: summing", "ms", [r["reduce"] for r, _ in runs], wall, "the step")
+    table.row("  meanwhile: updating", "ms", [r["update"] for r, _ in runs], wall, "the step")
+
+
+# ---- many tensors ------------------------------------------------------------------------------------
+
+def many(job, units, rounds):
+    """Rounds of paced_trainer with 10 small tensors in each unit, 2 ranks: seconds by what."""
+    trainer = [table.program("paced_trainer"), *words({"units": units, "tensors": 10, "elements": 64, "steps": 4})]
+    runs = [job.run(trainer, ranks=2)[1] for _ in range(rounds)]
+    return {"register, load": [r["attach"] + r["load"] for r in runs], "first step": [r["first_step"] for r in runs],
+            "a step": [r["wall"] for r in runs]}
+
+
+def registration(job):
+    """10,000 tensors in 1,000 units; a tenth of that against FSDP2's wrapping and its first step, which
+    for all would take minutes. Less is better."""
+    rounds = 3
+    for name, ours in many(job, 1000, rounds).items():
+        table.not_run(f"10,000 tensors, {name}", "FSDP2", "minutes; see the next rows", "s", ours)
+    ours = many(job, 100, rounds)
+    try:
+        group = Group(table.peers_python(), "peers_many.py", ("100", "10", "64"), ranks=2, limit=60)
+    except Missing as e:
+        for name, mine in ours.items():
+            table.not_run(f"1,000 tensors, {name}", "FSDP2", str(e), "s", mine)
+        return
+    against = f"torch {table.short(group.facts['torch'])} FSDP2"
+    peer = ([group.facts["setup"]] * rounds, [group.facts["first"]] * rounds, [group.steps(1) for _ in range(rounds)])
+    group.close()
+    for (name, mine), theirs in zip(ours.items(), peer):
+        table.row(f"1,000 tensors, {name}", "s", mine, theirs, against)
+
+
+# ---- recovery ----------------------------------------------------------------------------------------
+
+def recovery(job):
+    """From a trainer's death to the next one's first gather; the peer's: to its first step after. Less
+    is better."""
+    trainer = [table.program("gpt"), "--quiet", "--data", job.text(), "--layers", "8", "--heads", "8", "--channels",
+               "256", "--seq", "32", "--batch", "1", "--steps", "16"]
+    runs = [job.run(trainer, drill="kill-trainer:rank=1,step=12,phase=reduce")[0] for _ in range(5)]
+    ours = [r["recoveries"][0]["kill_to_first_gather_ms"] / 1e3 for r in runs]
+    try:
+        seconds, again, version = torchrun()
+    except Missing as e:
+        table.not_run("kill to first gather", "torchrun, FSDP2, DCP", str(e), "s", ours)
+        return
+    table.row("kill to first gather", "s", ours, [seconds] * len(ours), f"torchrun {version}, DCP")
+    table.line(f"    committed steps taken again by torchrun: {again}")
+
+
+def torchrun():
+    """Seconds from the kill to the first step, steps done again, torch's version."""
+    python = table.peers_python()
+    if not python:
+        raise Missing(table.NO_PEERS)
+    folder = tempfile.mkdtemp(prefix="zb-")
+    try:
+        done = subprocess.run([python, "-m", "torch.distributed.run", "--max-restarts", "3", "--nproc-per-node",
+                               str(RANKS), "--master-port", "29611", os.path.join(HERE, "peers_recover.py"), folder],
+                              capture_output=True, text=True, timeout=60, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    except subprocess.TimeoutExpired:
+        raise Missing("it did not come back within 60 s") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found = re.search(r"^recovered ([\d.]+) (\d+)", done.stdout, re.M)
+    if not found:
+        raise Missing(cause(done.stderr))
+    version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
+                             capture_output=True, text=True).stdout
+    return float(found[1]), int(found[2]), table.short(version)
+
+
+# ---- the whole job -----------------------------------------------------------------------------------
+
+def standalone(job, shape, steps):
+    done = subprocess.run([table.program("gpt-standalone"), "--quiet", "--data", job.text(), "--json",
+                           job.path("alone"), *words({**shape, "steps": steps})], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    with open(job.path("alone")) as f:
+        return json.load(f)["tokens_per_second"]
+
+
+def gpt_pair(job, size, strategy, python, mode, name, rounds=3):
+    shape, ours_steps, peer_steps = SHAPES[size]
+    what = f"gpt {size}, {strategy}"
+    try:
+        group = Group(python, "peers_gpt.py", ["--mode", mode, *words(shape)])
+    except Missing as e:
+        table.not_run(what, name, str(e))
+        return
+    tokens = RANKS * shape["batch"] * shape["seq"]
+    trainer = [table.program("gpt"), "--quiet", "--data", job.text(), *words({**shape, "steps": ours_steps})]
+    memory, theirs = [], []
+
+    def ours():
+        speed = job.run(trainer, strategy=strategy)[1]["tokens_per_second"]
+        memory.append(job.resident)
+        return speed
+
+    def peer():
+        speed = tokens * peer_steps / group.steps(peer_steps)
+        theirs.append(group.resident())
+        return speed
+
+    try:
+        a, b = table.alternate(ours, peer, rounds)
+        against = f"torch {table.short(group.facts['torch'])} {name}"
+        table.row(what, "t/s", a, b, against)
+        table.row("  resident a rank", "MiB", memory[-rounds:], theirs[-rounds:], against)
+    except Missing as e:
+        table.not_run(what, name, str(e))
+    finally:
+        group.close()
+
+
+def gpt(job, size, apt):
+    shape, steps, _ = SHAPES[size]
+    trainer = [table.program("gpt"), "--quiet", "--data", job.text(), *words({**shape, "steps": steps})]
+    pair = table.alternate(lambda: job.run(trainer)[1]["tokens_per_second"], lambda: standalone(job, shape, steps), 3)
+    table.row(f"gpt {size}, zero3, 4 ranks", "t/s", *pair, "gpt-standalone, 1 proc.")
+    pypi = table.peers_python()
+    for strategy, mode, name in (("zero3", "fsdp2", "FSDP2"), ("ddp", "ddp", "DDP"), ("zero1", "zero1", "ZeRO-1")):
+        gpt_pair(job, size, strategy, pypi, mode, name)
+    if apt:
+        for strategy, mode, name in (("ddp", "ddp", "DDP"), ("zero1", "zero1", "ZeRO-1")):
+            gpt_pair(job, size, strategy, APT, mode, name)
+
+
+BENCHES = {"wait": wait, "breakdown": breakdown, "registration": registration, "recovery": recovery,
+           "gpt-3m": lambda job: gpt(job, "3.3M", True), "gpt-25m": lambda job: gpt(job, "25M", False)}
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] not in BENCHES:
+        sys.exit(f"usage: jobs.py {' | '.join(BENCHES)}")
+    job = Job()
+    try:
+        BENCHES[sys.argv[1]](job)
+    finally:
+        job.close()
+
+
+main()
