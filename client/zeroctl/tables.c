@@ -35,15 +35,15 @@ static void print_rank(const struct rank_answer *r, FILE *to) {
         (void)snprintf(trainer, sizeof trainer, N, s->trainer_pid);
     }
     (void)fprintf(to,
-                  "%4" PRIu32 "  %7" PRIu64 "  %-8s  %-5s  %10" PRIu64 "  %6" PRIu64 "  %7" PRIu64
+                  "%4" PRIu32 "  %7" PRIu64 "  %-12s  %-5s  %10" PRIu64 "  %6" PRIu64 "  %7" PRIu64
                   "  %-10s  %10" PRIu64 "  %7s  %-6s  %7" PRIu32 "\n",
                   s->rank, s->pid, word(s->strategy), word(s->param_dtype), f->generation, f->step,
                   f->attempt, word(s->phase), s->attachment, trainer, word(s->isa), s->threads);
 }
 
 void tables_ranks(const struct rank_answer *ranks, size_t count, FILE *to) {
-    (void)fprintf(to, "%4s  %7s  %-8s  %-5s  %10s  %6s  %7s  %-10s  %10s  %7s  %-6s  %7s\n", "rank",
-                  "pid", "strategy", "dtype", "generation", "step", "attempt", "phase",
+    (void)fprintf(to, "%4s  %7s  %-12s  %-5s  %10s  %6s  %7s  %-10s  %10s  %7s  %-6s  %7s\n",
+                  "rank", "pid", "strategy", "dtype", "generation", "step", "attempt", "phase",
                   "attachment", "trainer", "isa", "threads");
     for (size_t i = 0; i < count; i++) {
         print_rank(&ranks[i], to);
@@ -92,6 +92,19 @@ static uint64_t elements(const Zerod__V1__Traffic *t) {
     return t->all_gather_elements + t->reduce_scatter_elements + t->all_reduce_elements;
 }
 
+/* Hybrid strategies: what stays within the S ranks that share a machine, and what leaves them. */
+static void print_groups(const Zerod__V1__RankStatus *s, FILE *to) {
+    static const char *const names[] = {"bytes within", "bytes between"};
+    size_t n = s->n_sent_last_step_by_group;
+    for (size_t g = 0; g < 2 && n == 2 && s->n_sent_per_step_formula_by_group == 2; g++) {
+        uint64_t sent = bytes(s->sent_last_step_by_group[g]);
+        uint64_t formula = bytes(s->sent_per_step_formula_by_group[g]);
+        if (!strncmp(s->strategy, "hybrid", strlen("hybrid"))) {
+            (void)fprintf(to, "  %-14s %16" PRIu64 " %16" PRIu64 "\n", names[g], sent, formula);
+        }
+    }
+}
+
 static void print_traffic(const Zerod__V1__RankStatus *s, FILE *to) {
     const Zerod__V1__Traffic *t = s->sent_last_step ? s->sent_last_step : &no_traffic;
     const Zerod__V1__Traffic *f = s->sent_per_step_formula ? s->sent_per_step_formula : &no_traffic;
@@ -104,6 +117,7 @@ static void print_traffic(const Zerod__V1__RankStatus *s, FILE *to) {
     traffic_line(to, "all-reduce", t->all_reduce_bytes, f->all_reduce_bytes, d->all_reduce_bytes);
     traffic_line(to, "bytes", bytes(t), bytes(f), bytes(d));
     traffic_line(to, "elements", elements(t), elements(f), elements(d));
+    print_groups(s, to);
 }
 
 static bool same(const ProtobufCMessage *a, const ProtobufCMessage *b) {
