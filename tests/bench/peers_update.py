@@ -1,6 +1,7 @@
 """AdamW and the whole update of a step (unscale, clip, AdamW, bf16 copy) against PyTorch's and
 DeepSpeed's, in one process: ours is whole.c by ctypes. bench_update has the machine's ceiling."""
 import ctypes
+import logging
 import os
 import sys
 import time
@@ -53,6 +54,8 @@ class Peer:
 def deepspeed(parameters):
     os.environ["DS_ACCELERATOR"] = "cpu"
     os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
+    for name in ("torch.utils.cpp_extension", "DeepSpeed"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # that there is no GPU is known
     from deepspeed.ops.adam import DeepSpeedCPUAdam
     return DeepSpeedCPUAdam(parameters, lr=1e-4, adamw_mode=True)
 
