@@ -10,6 +10,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -261,17 +262,22 @@ def torchrun():
     if not python:
         raise Missing(table.NO_PEERS)
     folder = tempfile.mkdtemp(prefix="zb-")
+    command = [python, "-m", "torch.distributed.run", "--max-restarts", "3", "--nproc-per-node", str(RANKS),
+               "--master-port", "29611", os.path.join(HERE, "peers_recover.py"), folder]
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, "OMP_NUM_THREADS": "1"})
     try:
-        done = subprocess.run([python, "-m", "torch.distributed.run", "--max-restarts", "3", "--nproc-per-node",
-                               str(RANKS), "--master-port", "29611", os.path.join(HERE, "peers_recover.py"), folder],
-                              capture_output=True, text=True, timeout=60, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        out, err = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
+        for pid in children(process.pid) | {process.pid}:  # its ranks would live on
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
         raise Missing("it did not come back within 60 s") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    found = re.search(r"^recovered ([\d.]+) (\d+)", done.stdout, re.M)
+    found = re.search(r"^recovered ([\d.]+) (\d+)", out, re.M)
     if not found:
-        raise Missing(cause(done.stderr))
+        raise Missing(cause(err))
     version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
                              capture_output=True, text=True).stdout
     return float(found[1]), int(found[2]), table.short(version)
