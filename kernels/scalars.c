@@ -49,9 +49,9 @@ static int fraction(enum optimizer kind, const char *what, double x, struct err 
 }
 
 static int not_negative(enum optimizer kind, const char *what, double x, struct err *e) {
-    if (!(x >= 0 && isfinite(x))) {
-        return err_set(e, ST_INVALID_ARGUMENT, "%s: %s is %g, it must be finite and not negative",
-                       names[kind], what, x);
+    if (!(x >= 0)) {
+        return err_set(e, ST_INVALID_ARGUMENT, "%s: %s is %g, it must not be negative", names[kind],
+                       what, x);
     }
     return 0;
 }
@@ -74,11 +74,28 @@ static int check_sgd(const struct optimizer_options *o, struct err *e) {
 static int check_betas(const struct optimizer_options *o, struct err *e) {
     int code = fraction(o->kind, "beta1", o->beta1, e);
     code = code ? code : fraction(o->kind, "beta2", o->beta2, e);
-    if (code == 0 && has_epsilon(o->kind) && !(o->epsilon > 0 && isfinite(o->epsilon))) {
-        return err_set(e, ST_INVALID_ARGUMENT, "%s: epsilon is %g, it must be finite and above 0",
+    if (code == 0 && has_epsilon(o->kind) && !(o->epsilon > 0)) {
+        return err_set(e, ST_INVALID_ARGUMENT, "%s: epsilon is %g, it must be above 0",
                        names[o->kind], o->epsilon);
     }
     return code;
+}
+
+/* Also of the constants that this kind leaves unused: two ranks' nan would differ for ever. */
+static int all_finite(const struct optimizer_options *o, struct err *e) {
+    const struct {
+        const char *what;
+        double x;
+    } reals[] = {{"beta1", o->beta1},       {"beta2", o->beta2},
+                 {"epsilon", o->epsilon},   {"weight decay", o->weight_decay},
+                 {"momentum", o->momentum}, {"clip value", o->clip_value}};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        if (!isfinite(reals[i].x)) {
+            return err_set(e, ST_INVALID_ARGUMENT, "%s: %s is %g, it must be finite",
+                           names[o->kind], reals[i].what, reals[i].x);
+        }
+    }
+    return 0;
 }
 
 int optimizer_check(const struct optimizer_options *o, struct err *e) {
@@ -86,7 +103,10 @@ int optimizer_check(const struct optimizer_options *o, struct err *e) {
         return err_set(e, ST_INVALID_ARGUMENT,
                        "optimizer %d: known are 1 adamw, 2 adam, 3 sgd and 4 lion", (int)o->kind);
     }
-    int code = o->kind == OPTIMIZER_SGD ? check_sgd(o, e) : check_betas(o, e);
+    int code = all_finite(o, e);
+    if (code == 0) {
+        code = o->kind == OPTIMIZER_SGD ? check_sgd(o, e) : check_betas(o, e);
+    }
     code = code ? code : not_negative(o->kind, "weight decay", o->weight_decay, e);
     return code ? code : not_negative(o->kind, "clip value", o->clip_value, e);
 }

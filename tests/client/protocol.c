@@ -365,6 +365,6 @@ void fake_request(struct fake *f, const Zerod__V1__TrainerRequest *r) {
         on_eval(f, r->id, r->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_BEGIN_EVAL);
         return;
     default:
-        assert(!"a request that the fake does not know");
+        assert(false && "a request that the fake does not know");
     }
 }
