@@ -5,6 +5,7 @@
 
 #include "base/opt.h"
 #include "layout/layout.h"
+#include "process/drill_spec.h"
 
 static struct options parsed;
 
@@ -98,90 +99,6 @@ static int check_strategy(struct options *o, struct err *e) {
     return 0;
 }
 
-/* Decimal digits only, nothing behind them. */
-static bool read_number(const char *text, uint64_t *n) {
-    if (!*text || strlen(text) > 18 || strspn(text, "0123456789") != strlen(text)) {
-        return false;
-    }
-    *n = strtoull(text, NULL, 10);
-    return true;
-}
-
-static bool is_phase(const char *text) {
-    static const char *const phases[] = {"gather", "compute", "reduce", "voted", "apply"};
-    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
-        if (!strcmp(text, phases[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-struct drill_seen {
-    bool rank, step;
-};
-
-static int check_drill_word(char *word, uint64_t ranks, struct drill_seen *seen, struct err *e) {
-    uint64_t n;
-    char *value = strchr(word, '=');
-    if (!value) {
-        return err_set(e, ST_INVALID_ARGUMENT, "--drill: \"%.60s\" is not NAME=VALUE", word);
-    }
-    *value++ = 0;
-    if (!strcmp(word, "rank")) {
-        seen->rank = true;
-        if (!read_number(value, &n) || n >= ranks) {
-            return err_set(e, ST_INVALID_ARGUMENT,
-                           "--drill: rank=%.60s: must be 0 to %llu, the job's ranks", value,
-                           (unsigned long long)ranks - 1);
-        }
-    } else if (!strcmp(word, "step")) {
-        seen->step = true;
-        if (!read_number(value, &n) || n < 1) {
-            return err_set(e, ST_INVALID_ARGUMENT,
-                           "--drill: step=%.60s: must be a number from 1 on", value);
-        }
-    } else if (!strcmp(word, "phase")) {
-        if (!is_phase(value)) {
-            return err_set(
-                e, ST_INVALID_ARGUMENT,
-                "--drill: phase=%.60s: must be one of gather, compute, reduce, voted, apply",
-                value);
-        }
-    } else {
-        return err_set(e, ST_INVALID_ARGUMENT,
-                       "--drill: unknown \"%.60s\"; rank, step and phase are known", word);
-    }
-    return 0;
-}
-
-int options_check_drill(const char *spec, uint64_t ranks, struct err *e) {
-    static const char start[] = "kill-trainer:";
-    if (strncmp(spec, start, sizeof start - 1)) {
-        return err_set(e, ST_INVALID_ARGUMENT,
-                       "--drill \"%.60s\": must be kill-trainer:rank=R,step=S[,phase=P]", spec);
-    }
-    char copy[256];
-    if (strlen(spec) >= sizeof copy) {
-        return err_set(e, ST_INVALID_ARGUMENT, "--drill: %zu bytes long, the limit is %zu",
-                       strlen(spec), sizeof copy - 1);
-    }
-    strcpy(copy, spec + sizeof start - 1);
-    struct drill_seen seen = {false, false};
-    char *rest = copy;
-    for (char *word; (word = strsep(&rest, ",")) != NULL;) {
-        int rc = check_drill_word(word, ranks, &seen, e);
-        if (rc) {
-            return rc;
-        }
-    }
-    if (!seen.rank || !seen.step) {
-        return err_set(e, ST_INVALID_ARGUMENT, "--drill \"%.60s\": %s=... is missing", spec,
-                       seen.rank ? "step" : "rank");
-    }
-    return 0;
-}
-
 /* opt.h ends the options at the first word that is none; a job's trainer must come after "--", so
  * that a mistyped option value is not taken for a program. */
 static int find_trainer(int rest, int argc, char *const *argv, struct err *e) {
@@ -208,10 +125,9 @@ int options_parse(struct options *o, int argc, char *const *argv, struct err *e)
     if (o->help || o->version) {
         return 0;
     }
+    struct drill_spec drill; /* passed on as text; here only to refuse a wrong one at once */
     rc = check_strategy(o, e);
-    if (!rc && o->drill) {
-        rc = options_check_drill(o->drill, o->ranks, e);
-    }
+    rc = rc ? rc : drill_spec_parse(o->drill, o->ranks, &drill, e);
     if (!rc) {
         rc = find_trainer(rest, argc, argv, e);
     }

@@ -30,8 +30,4 @@ int options_parse(struct options *o, int argc, char *const *argv, struct err *e)
 
 void options_help(FILE *to);
 
-/* kill-trainer:rank=R,step=S[,phase=gather|compute|reduce|voted|apply], R below |ranks|, S from 1.
- * INVALID_ARGUMENT naming what is wrong. */
-int options_check_drill(const char *spec, uint64_t ranks, struct err *e);
-
 #endif

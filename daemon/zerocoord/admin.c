@@ -1,10 +1,9 @@
 /* The Admin service of the coordinator. */
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/buf.h"
+#include "process/admin.h"
 #include "zerocoord/coord.h"
-
-#include <stdlib.h>
 
 static void on_status(struct grpc_call *call, const ProtobufCMessage *request) {
     struct coord *c = grpc_call_context(call);
@@ -107,33 +106,16 @@ void admin_end(struct coord *c) {
     }
 }
 
-static const struct grpc_method methods[] = {
-    {.path = "/zerod.v1.Admin/Status",
-     .role = GRPC_OBSERVE,
-     .kind = GRPC_UNARY,
-     .request = &zerod__v1__status_request__descriptor,
-     .on_request = on_status},
-    {.path = "/zerod.v1.Admin/Describe",
-     .role = GRPC_OBSERVE,
-     .kind = GRPC_UNARY,
-     .request = &zerod__v1__describe_request__descriptor,
-     .on_request = on_describe},
-    {.path = "/zerod.v1.Admin/Hash",
-     .role = GRPC_ADMIN,
-     .kind = GRPC_UNARY,
-     .request = &zerod__v1__hash_request__descriptor,
-     .on_request = on_hash},
-    {.path = "/zerod.v1.Admin/Watch",
-     .role = GRPC_OBSERVE,
-     .kind = GRPC_SERVER_STREAM,
-     .request = &zerod__v1__watch_request__descriptor,
-     .on_request = on_watch,
-     .on_done = on_watch_done},
+static const struct admin_answers answers = {
+    .status = {.on_request = on_status},
+    .describe = {.on_request = on_describe},
+    .hash = {.on_request = on_hash},
+    .watch = {.on_request = on_watch, .on_done = on_watch_done},
 };
 
 const struct grpc_service *admin_service(struct coord *c) {
-    static struct grpc_service service = {.methods = methods,
-                                          .method_count = sizeof methods / sizeof methods[0]};
-    service.context = c;
+    static struct grpc_method methods[ADMIN_METHODS];
+    static struct grpc_service service;
+    service = admin_service_of(&answers, methods, c);
     return &service;
 }

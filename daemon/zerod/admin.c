@@ -1,6 +1,7 @@
 /* The Admin service of a daemon: what `zeroctl status` and zerorun ask. */
 #include <string.h>
 
+#include "process/admin.h"
 #include "proto/unpack.h"
 #include "zerod/session.h"
 
@@ -220,33 +221,16 @@ static void on_watch(struct grpc_call *call, const ProtobufCMessage *request) {
     grpc_call_finish(call, ST_UNIMPLEMENTED, "steps are watched at the coordinator");
 }
 
-static const struct grpc_method methods[] = {
-    {.path = "/zerod.v1.Admin/Status",
-     .role = GRPC_OBSERVE,
-     .kind = GRPC_UNARY,
-     .request = &zerod__v1__status_request__descriptor,
-     .on_request = on_status},
-    {.path = "/zerod.v1.Admin/Describe",
-     .role = GRPC_OBSERVE,
-     .kind = GRPC_UNARY,
-     .request = &zerod__v1__describe_request__descriptor,
-     .on_request = on_describe},
-    {.path = "/zerod.v1.Admin/Hash",
-     .role = GRPC_ADMIN,
-     .kind = GRPC_UNARY,
-     .request = &zerod__v1__hash_request__descriptor,
-     .on_request = on_hash,
-     .on_done = on_hash_done},
-    {.path = "/zerod.v1.Admin/Watch",
-     .role = GRPC_OBSERVE,
-     .kind = GRPC_SERVER_STREAM,
-     .request = &zerod__v1__watch_request__descriptor,
-     .on_request = on_watch},
+static const struct admin_answers answers = {
+    .status = {.on_request = on_status},
+    .describe = {.on_request = on_describe},
+    .hash = {.on_request = on_hash, .on_done = on_hash_done},
+    .watch = {.on_request = on_watch},
 };
 
 const struct grpc_service *admin_service(struct rank *r) {
-    static struct grpc_service service = {.methods = methods,
-                                          .method_count = sizeof methods / sizeof methods[0]};
-    service.context = r;
+    static struct grpc_method methods[ADMIN_METHODS];
+    static struct grpc_service service;
+    service = admin_service_of(&answers, methods, r);
     return &service;
 }

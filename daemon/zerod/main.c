@@ -87,7 +87,7 @@ static int check_options(struct options *o, struct err *e) {
         return err_set(e, ST_INVALID_ARGUMENT, "--shard-size %llu does not divide the %llu ranks",
                        (unsigned long long)o->shard_size, (unsigned long long)o->world);
     }
-    return drill_parse(o->drill_text, (unsigned)o->world, &self.drill, e);
+    return drill_spec_parse(o->drill_text, o->world, &self.drill.spec, e);
 }
 
 /* ---- the end ---- */
