@@ -28,7 +28,8 @@ struct job_coordinator *job_coordinator_new(unsigned world, const uint8_t uuid[J
                                             const struct job_coordinator_ops *ops, void *ctx);
 void job_coordinator_del(struct job_coordinator *c);
 
-/* The optimizer constants are known once the models agree; before the first decision. */
+/* The optimizer constants and the units' names are known once the models agree; before the first
+ * decision. |o| is copied, what it borrows must outlive |c|. */
 void job_coordinator_options(struct job_coordinator *c, const struct decide_options *o);
 
 /* A daemon dialled in (its life is new), or its stream broke. |granted|: the highest number it has

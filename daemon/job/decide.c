@@ -43,29 +43,56 @@ static int check_scalars(const struct vote *votes, size_t ranks, struct err *e) 
     return 0;
 }
 
-/* The unit is named where the lists are known: they come with votes, but not with records. What is
- * decided must not depend on them, or a successor would compute another outcome. */
-static int initial_values_differ(const struct vote *a, const struct vote *b, size_t rank,
-                                 struct err *e) {
-    for (size_t u = 0; u < a->checksum_count && u < b->checksum_count; u++) {
-        if (a->checksums[u] != b->checksums[u]) {
-            return err_set(e, ST_FAILED_PRECONDITION,
-                           "the initial values of unit %zu differ between rank 0 and rank %zu", u,
-                           rank);
-        }
+/* The first unit whose lists differ; the count of the shorter list when none does. */
+static size_t first_difference(const struct vote *a, const struct vote *b) {
+    size_t u = 0;
+    while (u < a->checksum_count && u < b->checksum_count && a->checksums[u] == b->checksums[u]) {
+        u++;
     }
-    return err_set(e, ST_FAILED_PRECONDITION,
-                   "the initial values differ between rank 0 and rank %zu", rank);
+    return u;
 }
 
-static int check_initial_values(const struct vote *votes, size_t ranks, struct err *e) {
+/* "rank 2", or "rank 2 and 1 more" from the first one that is not like rank 0. */
+static void name_others(const struct vote *votes, size_t ranks, size_t first, char *to,
+                        size_t room) {
+    size_t more = 0;
+    for (size_t r = first + 1; r < ranks; r++) {
+        more += votes[r].checksum != votes[0].checksum;
+    }
+    if (more) {
+        (void)snprintf(to, room, "rank %zu and %zu more", first, more);
+    } else {
+        (void)snprintf(to, room, "rank %zu", first);
+    }
+}
+
+/* The unit is named where the lists are known: they come with votes, but not with records. What is
+ * decided must not depend on them, or a successor would compute another outcome. */
+static int initial_values_differ(const struct decide_options *o, const struct vote *votes,
+                                 size_t ranks, size_t rank, struct err *e) {
+    char unit[MODEL_NAME + 32] = "", others[64];
+    const size_t u = first_difference(&votes[0], &votes[rank]);
+    name_others(votes, ranks, rank, others, sizeof others);
+    if (u < votes[0].checksum_count && u < votes[rank].checksum_count) {
+        if (u < o->unit_count) {
+            (void)snprintf(unit, sizeof unit, " of unit \"%s\"", o->units[u].name);
+        } else {
+            (void)snprintf(unit, sizeof unit, " of unit %zu", u);
+        }
+    }
+    return err_set(e, ST_FAILED_PRECONDITION, "the initial values%s differ between rank 0 and %s",
+                   unit, others);
+}
+
+static int check_initial_values(const struct decide_options *o, const struct vote *votes,
+                                size_t ranks, struct err *e) {
     for (size_t r = 0; r < ranks; r++) {
         if (votes[r].non_finite) {
             return err_set(e, ST_FAILED_PRECONDITION,
                            "the initial values of rank %zu are not all finite", r);
         }
         if (votes[r].checksum != votes[0].checksum) {
-            return initial_values_differ(&votes[0], &votes[r], r, e);
+            return initial_values_differ(o, votes, ranks, r, e);
         }
     }
     return 0;
@@ -159,11 +186,12 @@ static int train(const struct decide_options *o, const struct vote *votes, size_
 }
 
 /* Step 0 has values and no gradients. */
-static int load(const struct vote *votes, size_t ranks, struct decision *d, struct err *e) {
+static int load(const struct decide_options *o, const struct vote *votes, size_t ranks,
+                struct decision *d, struct err *e) {
     const struct sums s = add_up(votes, ranks);
     memcpy(d->user, s.user, sizeof d->user);
     d->outcome = OUTCOME_COMMIT;
-    return check_initial_values(votes, ranks, e);
+    return check_initial_values(o, votes, ranks, e);
 }
 
 struct decision decide(const struct decide_options *o, const struct vote *votes, size_t ranks,
@@ -181,7 +209,7 @@ struct decision decide(const struct decide_options *o, const struct vote *votes,
     };
     int code = RULE(scalars_decide) ? check_scalars(votes, ranks, e) : 0;
     if (code == 0) {
-        code = d.fence.step == 0 ? load(votes, ranks, &d, e) : train(o, votes, ranks, &d, e);
+        code = d.fence.step == 0 ? load(o, votes, ranks, &d, e) : train(o, votes, ranks, &d, e);
     }
     if (code) {
         d.outcome = OUTCOME_ABORT;

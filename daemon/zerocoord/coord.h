@@ -2,8 +2,8 @@
  *
  *   main.c     options, loop, start and end
  *   roster.c   the Coordinator service: the daemons' streams, agreeing on the model, relaying
- * offers, and the protocol's messages to and from job/ admin.c    Status, and Watch: one event for
- * each determined try
+ *              offers, and the protocol's messages to and from job/
+ *   admin.c    Status, and Watch: one event for each determined try
  *
  * It holds nothing that the daemons could not give back to a successor. */
 #ifndef ZD_ZEROCOORD_COORD_H
@@ -49,6 +49,7 @@ struct coord {
     bool ending, failed, agreed;
 
     struct member *members; /* one a rank */
+    struct unit *units;     /* of the agreed model, for texts */
     struct job_coordinator *job;
     uint64_t steps;      /* determined training steps */
     struct fence warned; /* the try whose silence was named */

@@ -117,11 +117,15 @@ static void agree(struct coord *c) {
             return;
         }
     }
-    const struct model *m0 = &c->members[0].model;
+    struct model *m0 = &c->members[0].model;
+    c->units = m0->units; /* of the models only the units' names are still needed */
+    m0->units = NULL;
     struct decide_options o = {.optimizer = m0->optimizer,
                                .scaling = m0->scaling,
                                .gradient_divisor = m0->gradient_divisor,
-                               .max_skips_in_row = c->options.max_skips};
+                               .max_skips_in_row = c->options.max_skips,
+                               .units = c->units,
+                               .unit_count = m0->unit_count};
     job_coordinator_options(c->job, &o);
     c->agreed = true;
     forget_models(c);
@@ -356,4 +360,5 @@ void roster_free(struct coord *c) {
         free(c->members[i].address);
     }
     free(c->members);
+    free(c->units);
 }

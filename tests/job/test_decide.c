@@ -9,7 +9,7 @@
 
 #include "job/decide.h"
 
-static const struct decide_options options = {
+static struct decide_options options = {
     .optimizer = {.kind = OPTIMIZER_ADAMW,
                   .beta1 = 0.9,
                   .beta2 = 0.999,
@@ -272,6 +272,14 @@ START_TEST(loading_has_no_scalars) {
     v[2].checksums = other;
     v[2].checksum = 34;
     expect_named(v, "the initial values of unit 1 differ between rank 0 and rank 2");
+    options.units = (const struct unit[]){{.name = "embedding"}, {.name = "block 0"}};
+    options.unit_count = 2;
+    expect_named(v, "the initial values of unit \"block 0\" differ between rank 0 and rank 2");
+    options.unit_count = 1; /* no name for the second */
+    expect_named(v, "the initial values of unit 1 differ between rank 0 and rank 2");
+    v[1] = v[2];
+    expect_named(v, "differ between rank 0 and rank 1 and 1 more");
+    v[1] = v[0];
     v[2].checksum_count = 0; /* from a record: only the sum is left */
     expect_named(v, "the initial values differ between rank 0 and rank 2");
     v[2].checksum = 33; /* the lists name, they do not decide: a record has none */

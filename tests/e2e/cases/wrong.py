@@ -81,7 +81,8 @@ def bad(bench, mode, parts, code=1, ranks=2, strategy="zero3", **options):
 
 
 case("wrong/other_shape", mode="other-shape", parts=("rank 1", "body.weight", "[24, 16]", "[16, 16]"))(bad)
-case("wrong/other_initial_values", mode="other-values", parts=("unit", "rank 0 and rank 1", "initial values"))(bad)
+case("wrong/other_initial_values", mode="other-values", ranks=3,
+     parts=("the initial values of unit \"body\" differ between rank 0 and rank 1",))(bad)
 
 # These go on: the call that was wrong fails, on every rank where it must, and the step is redone. The trainer prints
 # what it was told and exits with an error if it was told something else.
