@@ -10,7 +10,10 @@
 #include "proto/server_core.h"
 #include "proto/unpack.h"
 
-enum { EMPTY_IN_ROW = 1000 };
+enum {
+    EMPTY_IN_ROW = 1000,
+    FRAMES_WAITING = 4096, /* to go out; 128 calls need some hundred */
+};
 #define HELLO_CAP_NS INT64_C(10000000000) /* from connect to the client's SETTINGS */
 
 /* ---- requests ---- */
@@ -209,7 +212,16 @@ struct grpc_conn *grpc_server_new(const struct grpc_server_options *options, int
 
 int grpc_server_receive(struct grpc_conn *c, const uint8_t *bytes, size_t n, int64_t now,
                         struct err *e) {
-    return h2_receive(&c->h2, bytes, n, now, e);
+    bool deaf = buf_unread(&c->h2.out) > 0; /* the transport did not take all */
+    int rv = h2_receive(&c->h2, bytes, n, now, e);
+    /* Each call too many is answered with a reset, as long as the peer has not acknowledged our
+     * SETTINGS, and nghttp2 keeps them without a limit. */
+    if (rv == 0 && deaf &&
+        nghttp2_session_get_outbound_queue_size(c->h2.session) > FRAMES_WAITING) {
+        h2_break(&c->h2, ST_RESOURCE_EXHAUSTED, "the peer does not read its answers");
+        rv = err_set(e, ST_RESOURCE_EXHAUSTED, "%s", c->h2.error.text);
+    }
+    return rv;
 }
 
 size_t grpc_server_output(struct grpc_conn *c, const uint8_t **bytes) {

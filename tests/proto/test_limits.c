@@ -248,6 +248,18 @@ START_TEST(trap_12_settings_to_a_deaf_peer) {
 }
 END_TEST
 
+static void empty_call(uint32_t id) {
+    raw_frame(&wire, RAW_HEADERS, RAW_END_HEADERS | RAW_END_STREAM, id, NULL, 0);
+}
+
+/* Who has not acknowledged our SETTINGS is answered with a reset for each call too many. */
+START_TEST(trap_12_calls_of_a_deaf_peer) {
+    size_t before = mallinfo2().uordblks;
+    ck_assert_int_lt(flood(empty_call, false, 50000), 20000);
+    ck_assert_uint_lt(mallinfo2().uordblks, before + (2 << 20));
+}
+END_TEST
+
 START_TEST(trap_12_endless_headers) {
     struct buf fields = {0};
     raw_request(&fields, ECHO_UNARY, "localhost");
@@ -309,6 +321,7 @@ int main(void) {
     tcase_add_test(t, trap_12_rapid_reset);
     tcase_add_test(t, trap_11_pings_to_a_deaf_peer);
     tcase_add_test(t, trap_12_settings_to_a_deaf_peer);
+    tcase_add_test(t, trap_12_calls_of_a_deaf_peer);
     tcase_add_test(t, trap_12_endless_headers);
     tcase_add_test(t, half_sent_messages_are_bounded);
     suite_add_tcase(suite, t);
