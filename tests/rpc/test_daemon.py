@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 GRPC_PROTO = "/usr/share/grpc-proto"
 FILES = ("grpc/health/v1/health.proto", "grpc/reflection/v1/reflection.proto",
          "grpc/reflection/v1alpha/reflection.proto")
+OURS = ["zerod_admin.proto", "zerod_coordinator.proto", "zerod_model.proto", "zerod_trainer.proto", "zerod_words.proto"]
 SERVICES = ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection", "zerod.v1.Admin", "zerod.v1.Coordinator"]
 
@@ -63,23 +64,33 @@ def described(reply):
     return files
 
 
+def add_to(pool, files, name):
+    """Adds a file after what it imports; |files| by name, those that are added are taken out."""
+    f = files.pop(name, None)
+    if f:
+        for imported in f.dependency:
+            add_to(pool, files, imported)
+        pool.Add(f)
+
+
 def test_files(daemon, m, version):
     """What is listed can be fetched, and a client can build all its messages from that alone."""
     pool = descriptor_pool.DescriptorPool()
     asked = [m.ServerReflectionRequest(file_containing_symbol=s) for s in SERVICES]
     for name, reply in zip(SERVICES, ask(daemon, m, version, *asked)):
-        for f in described(reply):
-            pool.Add(f)
+        files = {f.name: f for f in described(reply)}
+        for file in list(files):
+            add_to(pool, files, file)
         assert pool.FindServiceByName(name).methods, name
     request = m.ServerReflectionRequest(file_by_filename="zerod.proto")
     reply, = ask(daemon, m, version, request)
-    assert [f.name for f in described(reply)] == ["zerod.proto"]
+    assert sorted(f.name for f in described(reply)) == sorted(["zerod.proto", *OURS])
     assert pool.FindMessageTypeByName("zerod.v1.RankStatus").fields_by_name["isa"].number == 25
 
 
 def test_symbols(daemon, m, version):
-    found = {"zerod.v1.Admin.Status": "zerod.proto", "zerod.v1.Model": "zerod.proto",
-             "zerod.v1.Model.units": "zerod.proto", "zerod.v1.OutcomeKind": "zerod.proto",
+    found = {"zerod.v1.Admin.Status": "zerod_admin.proto", "zerod.v1.Model": "zerod_model.proto",
+             "zerod.v1.Model.units": "zerod_model.proto", "zerod.v1.OutcomeKind": "zerod_words.proto",
              "grpc.health.v1.HealthCheckResponse.ServingStatus": FILES[0],
              "grpc.reflection.v1.ServerReflectionRequest.message_request": FILES[1],
              "grpc.reflection.v1alpha.ErrorResponse": FILES[2]}
@@ -87,7 +98,7 @@ def test_symbols(daemon, m, version):
             "zerod.v1.Admin.Status.x", ".zerod.v1.Admin", "Admin", "x" * 5000]
     for name, reply in zip(found, ask(daemon, m, version, *(
             m.ServerReflectionRequest(file_containing_symbol=s) for s in found))):
-        assert [f.name for f in described(reply)] == [found[name]], name
+        assert described(reply)[0].name == found[name], name  # what it imports comes after it
     requests = [m.ServerReflectionRequest(file_containing_symbol=s) for s in lost]
     requests += [m.ServerReflectionRequest(file_by_filename=s) for s in ("", "zerod", "/etc/passwd")]
     requests += [m.ServerReflectionRequest(all_extension_numbers_of_type="zerod.v1.Model"),
@@ -110,12 +121,13 @@ def trap_15_zero_means_nothing(daemon, m):
     mean something by 0 that an absent field does not mean."""
     absent = {"InitKind": "INIT_LOADED"}  # a tensor without an initializer is loaded by the trainer
     reply, = ask(daemon, m, "v1", m.ServerReflectionRequest(file_by_filename="zerod.proto"))
-    zerod, = described(reply)
-    assert len(zerod.enum_type) >= 4
-    for enum in zerod.enum_type:
+    files = described(reply)
+    enums = [enum for f in files for enum in f.enum_type]
+    assert len(enums) >= 4
+    for enum in enums:
         assert enum.value[0].number == 0 and enum.value[0].name in (
             absent.get(enum.name), enum.value[0].name.split("_")[0] + "_UNSPECIFIED"), enum
-    for message in zerod.message_type:
+    for message in (m for f in files for m in f.message_type):
         assert not message.enum_type and not message.nested_type, message.name
         for field in message.field:
             assert not field.proto3_optional, (message.name, field.name)

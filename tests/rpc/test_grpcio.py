@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Stock grpcio drives our server, and our client a stock server:
 python3 test_grpcio.py SERVE_HEALTH CALL_STOCK SOURCE_FOLDER"""
+import glob
 import importlib
 import os
 import signal
@@ -18,8 +19,8 @@ MIB = 1 << 20
 
 
 def messages(source, folder):
-    """Python messages of zerod.proto and health.proto, generated into folder."""
-    for path in (f"{source}/proto/zerod.proto", f"{HEALTH_DIR}/health.proto"):
+    """Python messages of zerod.proto, with what it imports, and health.proto, generated into folder."""
+    for path in (*glob.glob(f"{source}/proto/*.proto"), f"{HEALTH_DIR}/health.proto"):
         subprocess.run(["protoc", f"-I{os.path.dirname(path)}", f"--python_out={folder}", path], check=True)
     sys.path.insert(0, folder)
     return importlib.import_module("zerod_pb2"), importlib.import_module("health_pb2")

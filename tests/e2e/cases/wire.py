@@ -14,7 +14,8 @@ def messages(bench):
     """zerod's messages for Python, made from the .proto here and now."""
     folder = bench.path("py")
     os.mkdir(folder)
-    subprocess.run(["protoc", "-I", os.path.join(bench.root, "proto"), f"--python_out={folder}", "zerod.proto"],
+    source = os.path.join(bench.root, "proto")
+    subprocess.run(["protoc", "-I", source, f"--python_out={folder}", *glob.glob(os.path.join(source, "*.proto"))],
                    check=True)
     sys.path.insert(0, folder)
     try:
