@@ -31,6 +31,12 @@ enum optimizer {
     OPTIMIZERS = 5,
 };
 
+enum sum_how {
+    SUM_SET,    /* to = sum */
+    SUM_ADD,    /* to = to + sum */
+    SUM_STREAM, /* to = sum, past the caches: for what is not read again soon */
+};
+
 /* An optimizer's numbers for one range of one step; all from the decision (kernels/scalars.h),
  * fp32. */
 struct update_numbers {
@@ -84,12 +90,14 @@ struct kernels {
     void (*to_fp16)(size_t n, const float *from, uint16_t *to);
     void (*from_fp16)(size_t n, const uint16_t *from, float *to);
 
-    /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ..., fp32, in rank order. With |add| that
-     * sum is then added to to[i] (to[i] + sum). |to| may equal one of the sources. ranks >= 1. */
-    void (*sum)(size_t n, size_t ranks, const float *const *from, bool add, float *to);
+    /* to[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ..., fp32, in rank order;
+     * with SUM_ADD that sum is then added to to[i]. |to| may equal one of the sources.
+     * ranks >= 1. */
+    void (*sum)(size_t n, size_t ranks, const float *const *from, enum sum_how how, float *to);
 
     /* The same with bf16 sources, widened; |to| is fp32 and none of them. */
-    void (*sum_bf16)(size_t n, size_t ranks, const uint16_t *const *from, bool add, float *to);
+    void (*sum_bf16)(size_t n, size_t ranks, const uint16_t *const *from, enum sum_how how,
+                     float *to);
 
     /* Copy for data that will not be read again soon: non-temporal stores where they exist. */
     void (*copy)(size_t bytes, const void *from, void *to);

@@ -23,8 +23,10 @@
  * exactly the in-place case. */
 #if defined __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define NOT_UNROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
+#define NOT_UNROLLED _Pragma("GCC unroll 1")
 #endif
 
 /* For a loop that is wanted once for each set of constant arguments. */

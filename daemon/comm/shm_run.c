@@ -14,7 +14,6 @@ enum {
     NEAR = 1 << 18,   /* bytes of a range that a cache holds until its reader comes */
     STREAM = 1 << 18, /* elements of a sum from which on it is written past the caches: 1.1 times as
                          fast */
-    STREAM_TILE = 2048, /* elements summed at a time then: stays in the first-level cache */
 };
 
 static void count(struct shm *s, unsigned peer, enum comm_kind kind, uint64_t elements,
@@ -114,11 +113,12 @@ struct sums {
     const struct group *group;
     enum comm_kind kind;
     const uint8_t *from[LAYOUT_MAX_RANKS]; /* by member; NULL: zeros */
+    enum sum_how how;                      /* where fp32 is kept */
     _Atomic bool failed;
 };
 
 /* Elements [at, at + n), in fp32 to |to|. */
-static void sum_wide(const struct sums *u, uint64_t at, uint64_t n, float *to) {
+static void sum_wide(const struct sums *u, uint64_t at, uint64_t n, enum sum_how how, float *to) {
     const struct kernels *k = u->s->o.kernels;
     const struct comm_sum *w = u->w;
     const void *from[LAYOUT_MAX_RANKS] = {0};
@@ -127,9 +127,9 @@ static void sum_wide(const struct sums *u, uint64_t at, uint64_t n, float *to) {
         from[i] = u->from[i] ? u->from[i] + at * element : (const uint8_t *)zeros;
     }
     if (w->from == DTYPE_FP32) {
-        k->sum(n, u->group->count, (const float *const *)from, w->add, to);
+        k->sum(n, u->group->count, (const float *const *)from, how, to);
     } else {
-        k->sum_bf16(n, u->group->count, (const uint16_t *const *)from, w->add, to);
+        k->sum_bf16(n, u->group->count, (const uint16_t *const *)from, how, to);
     }
 }
 
@@ -142,26 +142,15 @@ static void sum_rounded(const struct sums *u, uint64_t at, uint64_t n) {
         if (u->w->add) {
             k->from_bf16(length, kept + i, wide);
         }
-        sum_wide(u, i, length, wide);
+        sum_wide(u, i, length, u->w->add ? SUM_ADD : SUM_SET, wide);
         k->to_bf16(length, wide, kept + i);
-    }
-}
-
-static void sum_streamed(const struct sums *u, uint64_t at, uint64_t n) {
-    float tile[STREAM_TILE];
-    for (uint64_t i = at; i < at + n; i += STREAM_TILE) {
-        uint64_t length = at + n - i < STREAM_TILE ? at + n - i : STREAM_TILE;
-        sum_wide(u, i, length, tile);
-        u->s->o.kernels->copy(length * sizeof *tile, tile, (float *)u->w->to + i);
     }
 }
 
 static void sum_chunk(struct sums *u, uint64_t at, uint64_t n) {
     uint64_t bytes = n * (u->w->from == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t));
-    if (u->w->kept == DTYPE_FP32 && !u->w->add && u->w->count > STREAM) {
-        sum_streamed(u, at, n);
-    } else if (u->w->kept == DTYPE_FP32) {
-        sum_wide(u, at, n, (float *)u->w->to + at);
+    if (u->w->kept == DTYPE_FP32) {
+        sum_wide(u, at, n, u->how, (float *)u->w->to + at);
     } else {
         sum_rounded(u, at, n);
     }
@@ -187,6 +176,7 @@ static void sum_share(void *ctx, unsigned thread, unsigned threads) {
 }
 
 static bool run_sums(struct sums *u) {
+    u->how = u->w->add ? SUM_ADD : u->w->count > STREAM ? SUM_STREAM : SUM_SET;
     launch(u->s, u->w->count, sum_share, u);
     return !atomic_load(&u->failed);
 }

@@ -2,20 +2,24 @@
 #include "tests/kernels/data.h"
 
 /* to[i] by the header's words, one element at a time. */
-static float reference(size_t ranks, float *const *from, size_t i, bool add, float old) {
+static float reference(size_t ranks, float *const *from, size_t i, enum sum_how how, float old) {
     volatile float total = from[0][i];
     for (size_t r = 1; r < ranks; r++) {
         total = total + from[r][i];
     }
-    if (add) {
+    if (how == SUM_ADD) {
         total = old + total;
     }
     return isnan(total) ? NAN : total;
 }
 
+static const char *name_of(enum sum_how how) {
+    return how == SUM_ADD ? "sum added" : how == SUM_STREAM ? "sum streamed" : "sum";
+}
+
 /* |shared|: |to| is that source; ranks or more: a range of its own. */
-static void check_case(const struct kernels *k, size_t n, size_t ranks, size_t shared, bool add,
-                       float (*source)(void)) {
+static void check_case(const struct kernels *k, size_t n, size_t ranks, size_t shared,
+                       enum sum_how how, float (*source)(void)) {
     struct array in[KERNELS_MAX_RANKS], own = array_new(n, 5);
     float *from[KERNELS_MAX_RANKS];
     const float *sources[KERNELS_MAX_RANKS];
@@ -29,10 +33,10 @@ static void check_case(const struct kernels *k, size_t n, size_t ranks, size_t s
     float *to = shared < ranks ? from[shared] : own.at;
     to[n] = 12345;
     for (size_t i = 0; i < n; i++) {
-        expected[i] = reference(ranks, from, i, add, to[i]);
+        expected[i] = reference(ranks, from, i, how, to[i]);
     }
-    k->sum(n, ranks, sources, add, to);
-    same_bits(k->isa, add ? "sum added" : "sum", n, to, expected);
+    k->sum(n, ranks, sources, how, to);
+    same_bits(k->isa, name_of(how), n, to, expected);
     ck_assert(to[n] == 12345);
     for (size_t r = 0; r < ranks; r++) {
         free(in[r].base);
@@ -47,11 +51,11 @@ START_TEST(every_number_of_ranks) {
     data_seed("sum of 1 to 64 ranks");
     for (size_t ranks = 1; ranks <= KERNELS_MAX_RANKS; ranks++) {
         for (size_t s = 0; s < sets; s++) {
-            for (int add = 0; add < 2; add++) {
+            for (enum sum_how how = SUM_SET; how <= SUM_STREAM; how++) {
                 size_t n = (size_t)(data_bits() % 1100);
-                check_case(list[s], n, ranks, ranks, add, data_hostile);
-                check_case(list[s], n, ranks, ranks, add, data_plain);
-                check_case(list[s], n, ranks, (size_t)(data_bits() % ranks), add, data_plain);
+                check_case(list[s], n, ranks, ranks, how, data_hostile);
+                check_case(list[s], n, ranks, ranks, how, data_plain);
+                check_case(list[s], n, ranks, (size_t)(data_bits() % ranks), how, data_plain);
             }
         }
     }
@@ -65,15 +69,17 @@ START_TEST(every_length) {
     for (size_t i = 0; i < LENGTHS; i++) {
         for (size_t s = 0; s < sets; s++) {
             size_t ranks = 1 + i % 9;
-            check_case(list[s], data_length(i), ranks, ranks, i % 2, data_hostile);
-            check_case(list[s], data_length(i), ranks, i % ranks, i % 2, data_hostile);
+            for (enum sum_how how = SUM_SET; how <= SUM_STREAM; how++) {
+                check_case(list[s], data_length(i), ranks, ranks, how, data_hostile);
+                check_case(list[s], data_length(i), ranks, i % ranks, how, data_hostile);
+            }
         }
     }
 }
 END_TEST
 
 /* The same numbers as bf16 and as fp32 have the same sum, so sum() is the reference. */
-static void check_bf16(const struct kernels *k, size_t n, size_t ranks, bool add) {
+static void check_bf16(const struct kernels *k, size_t n, size_t ranks, enum sum_how how) {
     uint16_t *half[KERNELS_MAX_RANKS];
     const uint16_t *halves[KERNELS_MAX_RANKS];
     struct array wide[KERNELS_MAX_RANKS], to = array_new(n, 3), expected = array_new(n, 0);
@@ -92,9 +98,9 @@ static void check_bf16(const struct kernels *k, size_t n, size_t ranks, bool add
     fill(to.at, n, data_plain);
     memcpy(expected.at, to.at, n * sizeof *to.at);
     to.at[n] = 12345;
-    k->sum(n, ranks, wides, add, expected.at);
-    k->sum_bf16(n, ranks, halves, add, to.at);
-    same_bits(k->isa, add ? "bf16 sum added" : "bf16 sum", n, to.at, expected.at);
+    k->sum(n, ranks, wides, how == SUM_ADD ? SUM_ADD : SUM_SET, expected.at);
+    k->sum_bf16(n, ranks, halves, how, to.at);
+    same_bits(k->isa, name_of(how), n, to.at, expected.at);
     ck_assert(to.at[n] == 12345);
     for (size_t r = 0; r < ranks; r++) {
         free(half[r]);
@@ -110,8 +116,10 @@ START_TEST(bf16_is_widened) {
     data_seed("sum of bf16");
     for (size_t i = 0; i < LENGTHS; i++) {
         for (size_t s = 0; s < sets; s++) {
-            check_bf16(list[s], data_length(i), 1 + i % 9, i % 2);
-            check_bf16(list[s], data_length(i) % 300, 1 + data_bits() % KERNELS_MAX_RANKS, i % 2);
+            for (enum sum_how how = SUM_SET; how <= SUM_STREAM; how++) {
+                check_bf16(list[s], data_length(i), 1 + i % 9, how);
+                check_bf16(list[s], data_length(i) % 300, 1 + data_bits() % KERNELS_MAX_RANKS, how);
+            }
         }
     }
 }
@@ -123,9 +131,9 @@ START_TEST(order_is_rank_order) {
     size_t sets = data_sets(list);
     float big = 0x1p24f, one = 1, out;
     for (size_t s = 0; s < sets; s++) {
-        list[s]->sum(1, 3, (const float *const[]){&big, &one, &one}, false, &out);
+        list[s]->sum(1, 3, (const float *const[]){&big, &one, &one}, SUM_SET, &out);
         ck_assert_float_eq(out, 0x1p24f);
-        list[s]->sum(1, 3, (const float *const[]){&one, &one, &big}, false, &out);
+        list[s]->sum(1, 3, (const float *const[]){&one, &one, &big}, SUM_SET, &out);
         ck_assert_float_eq(out, 0x1p24f + 2);
     }
 }
