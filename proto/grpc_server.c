@@ -12,7 +12,7 @@
 
 enum {
     EMPTY_IN_ROW = 1000,
-    FRAMES_WAITING = 4096, /* to go out; 128 calls need some hundred */
+    FRAMES_WAITING = 32768, /* to go out: some 5 MB, and what two full sockets can bring about */
 };
 #define HELLO_CAP_NS INT64_C(10000000000) /* from connect to the client's SETTINGS */
 

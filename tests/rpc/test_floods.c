@@ -96,7 +96,7 @@ static const struct {
     {"unknown frames", unknown, 0, false, false},
 };
 
-enum { FLOODS = sizeof floods / sizeof floods[0], BATCH = 500, BATCHES = 200 };
+enum { FLOODS = sizeof floods / sizeof floods[0], BATCH = 500, BATCHES = 400 };
 
 /* Returns how many frames went out before the server hung up. */
 static uint32_t flood(int which) {
