@@ -20,14 +20,41 @@
  * are revoked, zerod_last_error() says why, and the next call must be zerod_begin(). After a
  * committed or skipped step zerod_begin() returns at once with the try that step() opened.
  *
- * Returns: 0 or a negative `enum zerod_status`; out parameters are set only on 0. Texts for people:
- * zerod_last_error(). Blocking: calls wait for the daemon until zerod_set_timeout's limit.
- * A call that ran into its limit may be made again and goes on waiting for the same answer; before
- * that only zerod_release, zerod_abort and zerod_detach are legal. After UNAVAILABLE or INTERNAL
- * the attachment is over: zerod_detach. Threads: one thread at a time per handle; no threads, no
- * signals, no global state inside. Fork: the mapped memory is not inherited; in a forked child
- * every call is FAILED_PRECONDITION, and zerod_detach frees its copy without ending the attachment.
- * Two handles in one process are two trainers and need two daemons.
+ * What holds for every function, unless it says otherwise:
+ *
+ * Returns 0 or a negative `enum zerod_status`; out parameters are set only on 0. Texts for people:
+ * zerod_last_error(). Each function lists what is its own; zerod_gather and all after it return too
+ *     ABORTED, FAILED_PRECONDITION: the try is void, and so says every call until zerod_begin;
+ *         FAILED_PRECONDITION when a trainer broke a rule, on every rank alike (rank and rule are
+ *         named), or when no try was entered yet; also while another call is not answered
+ *     INVALID_ARGUMENT: an index outside of the model, NULL for an out parameter; nothing happened
+ *     DEADLINE_EXCEEDED: the limit ran out
+ *     UNAVAILABLE, INTERNAL: the attachment is over, zerod_detach is all that is left; likewise for
+ *         any other code with which the daemon ended it ("ended the attachment"). One that is not
+ *         in the list below (a newer daemon's) is passed on: treat it as INTERNAL.
+ * One-way calls (release, reduce, load) do not wait for the daemon's opinion: what it refuses, the
+ * next call tells.
+ *
+ * Blocking: calls wait for the daemon until zerod_set_timeout's limit, one-way calls only for a
+ * daemon that has 256 KiB of messages unread. A call that ran into its limit may be made again and
+ * goes on waiting for the same answer; before that only zerod_release, zerod_abort and zerod_detach
+ * are legal. A one-way call that did was not sent and can only be followed by zerod_detach. What
+ * only tells (rank, offsets, bytes, last error, status name) never waits and cannot fail.
+ *
+ * Ownership: what goes in is copied before the call returns. Pointers that come out are the
+ * library's: those into lent memory are valid until it is given back, or the try is void; after
+ * that the memory may change, but it stays mapped until zerod_detach, also when the daemon died (no
+ * SIGBUS). |z| must be a live handle, NULL only where it says so. When memory for the library's own
+ * tables runs out it says so on stderr and calls abort().
+ *
+ * Threads: a handle may go from thread to thread, one at a time; this holds for what only tells
+ * too. Handles are independent of each other. No threads, signals (no SIGPIPE either) or global
+ * state inside; zerod_attach reads the environment. Two handles in one process are two trainers and
+ * need two daemons.
+ *
+ * Fork: the lent memory is not inherited. In a forked child calls are FAILED_PRECONDITION, naming
+ * both processes; what only tells works, and zerod_detach frees the child's copy without ending the
+ * attachment. A child may outlive its trainer and keeps no one out. Descriptors close on exec.
  */
 #ifndef ZEROD_H
 #define ZEROD_H
@@ -47,6 +74,7 @@ enum zerod_status {
     ZEROD_OK = 0,
     ZEROD_INVALID_ARGUMENT = 3,    /* the call or model is wrong: fix the trainer */
     ZEROD_DEADLINE_EXCEEDED = 4,   /* the daemon did not answer in time */
+    ZEROD_NOT_FOUND = 5,           /* zerod_attach: its memory's ticket ran out (5 s): once more */
     ZEROD_ALREADY_EXISTS = 6,      /* a live trainer is attached (its pid is named); a unit reduced
                                       twice in a micro-batch */
     ZEROD_PERMISSION_DENIED = 7,   /* another user's daemon */
@@ -56,6 +84,7 @@ enum zerod_status {
     ZEROD_UNIMPLEMENTED = 12,      /* something that this version lacks */
     ZEROD_INTERNAL = 13,           /* a bug in zerod */
     ZEROD_UNAVAILABLE = 14,        /* the daemon is gone, or a step's outcome is unknown */
+    ZEROD_DATA_LOSS = 15,          /* zerod_attach: its memory did not come whole: once more */
 };
 
 enum zerod_dtype { ZEROD_FP32 = 1, ZEROD_BF16 = 2, ZEROD_FP16 = 3 };
@@ -159,25 +188,30 @@ struct zerod_model {
 
 struct zerod; /* one attachment */
 
-/* Connects, registers the model (copied), maps the memory. Waits until all ranks have registered.
- * |address|: path of the daemon's socket, NULL: $ZEROD_ADDRESS. On success *z is the caller's until
- * zerod_detach. Returns INVALID_ARGUMENT, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
- * FAILED_PRECONDITION (ranks differ: rank, tensor and both shapes are named; or the model is not
- * the one whose state the daemon holds), UNIMPLEMENTED, UNAVAILABLE, DEADLINE_EXCEEDED. */
+/* Connects, registers the model (copied), maps the memory. Waits until all ranks have registered,
+ * at most 600 s. |address|: path of the daemon's socket, NULL: $ZEROD_ADDRESS. On success *z is the
+ * caller's until zerod_detach; else *e (NULL is allowed) has status and text. Returns
+ * INVALID_ARGUMENT, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED (the model is over a
+ * limit, or does not fit in the daemon's memory or ours), FAILED_PRECONDITION (ranks differ: rank,
+ * tensor and both shapes are named; or the model is not the one whose state the daemon holds),
+ * UNIMPLEMENTED, UNAVAILABLE (nobody listens there, or the daemon ends), DEADLINE_EXCEEDED,
+ * INTERNAL (its answer cannot be true), NOT_FOUND, DATA_LOSS. */
 ZEROD_API int zerod_attach(const char *address, const struct zerod_model *model, struct zerod **z,
                            struct zerod_error *e);
 
-/* Ends the attachment and frees the handle (NULL is allowed), unmapping all. |finished|: the
- * training is over for this rank; false: another trainer will come. */
+/* Ends the attachment and frees the handle (NULL is allowed), unmapping all; legal at any time.
+ * Waits for the daemon's word, at most 2 s. |finished|: the training is over for this rank; false:
+ * another trainer will come. */
 ZEROD_API void zerod_detach(struct zerod *z, bool finished);
 
+/* What is in effect, after the daemon filled in its own. They hold as long as the handle. */
 ZEROD_API unsigned zerod_rank(const struct zerod *z);
 ZEROD_API unsigned zerod_world_size(const struct zerod *z);
-ZEROD_API const char *zerod_strategy(const struct zerod *z);
+ZEROD_API const char *zerod_strategy(const struct zerod *z); /* "zero3", also for full_shard */
 ZEROD_API enum zerod_dtype zerod_param_dtype(const struct zerod *z);
-ZEROD_API uint64_t zerod_attachment(const struct zerod *z);
-
 ZEROD_API enum zerod_dtype zerod_wire_dtype(const struct zerod *z); /* of gradient slots */
+/* The how manieth of its daemon's, from 1: a trainer that was started again has a larger one. */
+ZEROD_API uint64_t zerod_attachment(const struct zerod *z);
 
 /* Where a tensor is, bytes from the start of the gathered unit, of its gradient slot, of its
  * initial values. ZEROD_NOWHERE: it has no place there (frozen: no gradient; ignored: none at all;
@@ -192,18 +226,21 @@ ZEROD_API uint64_t zerod_param_bytes(const struct zerod *z, uint32_t unit);
 ZEROD_API uint64_t zerod_grad_bytes(const struct zerod *z, uint32_t unit);
 ZEROD_API uint64_t zerod_initial_bytes(const struct zerod *z, uint32_t unit);
 
-/* The last failed call's status and text; stays until the next failure. */
+/* The last failed call's status (not negated) and text, never NULL; code 0 before any. The
+ * library's, overwritten by the next failure. zerod_attach's is in its |e|. */
 ZEROD_API const struct zerod_error *zerod_last_error(const struct zerod *z);
 
-/* How long a call waits, seconds; default 600. Must be > 0. INVALID_ARGUMENT. */
+/* How long a call waits, seconds; 600 until it is set, more than 1e9 is for ever. Does not wait
+ * itself, and is no error in a forked child. INVALID_ARGUMENT: not above 0. */
 ZEROD_API int zerod_set_timeout(struct zerod *z, double seconds);
 
+/* The pointers are the library's: cursors until the next zerod_begin, |void_reason| until that or
+ * the next zerod_step. */
 struct zerod_try {
     uint64_t step;    /* 0: loading; training steps count from 1 */
     uint64_t attempt; /* from 1 */
     bool loading;
-    const void
-        *rank_cursor; /* committed with the step before; the library's until the next begin */
+    const void *rank_cursor; /* committed with the step before */
     size_t rank_cursor_bytes;
     const void *shared_cursor;
     size_t shared_cursor_bytes;
@@ -212,16 +249,17 @@ struct zerod_try {
 };
 
 /* Enters the open try, waiting for it. After zerod_step the cursors are those given to it (on every
- * rank its own, also the shared one); else what the daemon kept. FAILED_PRECONDITION: in the middle
- * of a try. UNAVAILABLE, DEADLINE_EXCEEDED. */
+ * rank its own, also the shared one); else what the daemon kept. INVALID_ARGUMENT: |t| is NULL.
+ * FAILED_PRECONDITION: in the middle of a try. DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL. */
 ZEROD_API int zerod_begin(struct zerod *z, struct zerod_try *t);
 
 /* Borrows a unit: *params are its zerod_param_bytes, read-only, valid until the release. Gathering
- * a held unit counts its lease up. FAILED_PRECONDITION (not what the plan says next; loading),
- * RESOURCE_EXHAUSTED (all slots are held by this trainer), ABORTED. */
+ * a held unit counts its lease up, without waiting. FAILED_PRECONDITION: not what the plan says
+ * next (the try is void), or step 0. RESOURCE_EXHAUSTED: all slots are held by this trainer;
+ * release one and ask again. */
 ZEROD_API int zerod_gather(struct zerod *z, uint32_t unit, const void **params);
 
-/* Gives one lease back. One-way: an error of the daemon's shows at a later call. INVALID_ARGUMENT:
+/* Gives one lease back; with the last one *params is no longer valid. One-way. INVALID_ARGUMENT:
  * not held. */
 ZEROD_API int zerod_release(struct zerod *z, uint32_t unit);
 
@@ -230,16 +268,19 @@ ZEROD_API int zerod_release(struct zerod *z, uint32_t unit);
  * Several units may have one at a time; slots go back in the order in which they were asked for,
  * the plan's order of reduces. ALREADY_EXISTS: reduced as often as it may be in this micro-batch.
  * RESOURCE_EXHAUSTED: this trainer holds all slots. FAILED_PRECONDITION: it has one, or all of the
- * try's reduces are done, or nothing in it is trained. */
+ * try's reduces are done, or nothing in it is trained, or in step 0 or an eval pass. None of these
+ * voids the try. */
 ZEROD_API int zerod_grad(struct zerod *z, uint32_t unit, bool zeroed, void **grad);
 
-/* Sums the unit's slot over ranks. One-way, as release. FAILED_PRECONDITION: no zerod_grad before.
- */
+/* Sums the unit's slot over ranks; the slot is no longer the trainer's. One-way.
+ * FAILED_PRECONDITION: no zerod_grad before, or another unit's slot comes first, or step 0. */
 ZEROD_API int zerod_reduce(struct zerod *z, uint32_t unit);
 
 /* Step 0: where to write the unit's initial values, fp32 whatever the dtypes, every rank the same;
  * only tensors without an initialiser are read. Units with such a tensor, in order, one at a time:
- * zerod_initial, fill in, zerod_load (one-way). */
+ * zerod_initial, fill in, zerod_load (one-way, after which *values are no longer the trainer's).
+ * ALREADY_EXISTS: loaded already. FAILED_PRECONDITION: not in step 0, or nothing in it is loaded,
+ * or another unit's values are not handed back; of zerod_load: no zerod_initial before. */
 ZEROD_API int zerod_initial(struct zerod *z, uint32_t unit, float **values);
 ZEROD_API int zerod_load(struct zerod *z, uint32_t unit);
 
@@ -265,23 +306,28 @@ struct zerod_outcome {
     double loss_scale; /* of the next step */
 };
 
-/* Ends the try: 0 with COMMITTED or SKIPPED on every rank alike. ABORTED: void, redo it after
- * zerod_begin(). FAILED_PRECONDITION: ranks gave different numbers, or a lease leaked (void too).
- * UNAVAILABLE: outcome unknown; only zerod_detach is legal then. |step| NULL: all zero (loading).
- */
+/* Ends the try: 0 with COMMITTED or SKIPPED on every rank alike. Waits for all ranks. ABORTED:
+ * void, redo it after zerod_begin(). FAILED_PRECONDITION: ranks gave different numbers, a lease
+ * leaked, or reduces are missing (void too); in an eval pass (not void). INVALID_ARGUMENT: a number
+ * that is negative or not finite, too many doubles, a cursor too long: the try goes on.
+ * UNAVAILABLE, also when the limit ran out: outcome unknown, only zerod_detach is legal then.
+ * |step| NULL: all zero (loading). */
 ZEROD_API int zerod_step(struct zerod *z, const struct zerod_step *step, struct zerod_outcome *out);
 
 /* An eval pass inside the open try, before its first train collective: gathers along the plan
- * "eval", changes nothing. Leases end with the pass. FAILED_PRECONDITION: no plan "eval", or not
- * before. */
+ * "eval", changes nothing. Leases end with the pass. Both wait for this rank's daemon.
+ * FAILED_PRECONDITION: no plan "eval", or step 0, or in a pass already, or not before; of the end:
+ * in no pass. */
 ZEROD_API int zerod_begin_eval(struct zerod *z);
 ZEROD_API int zerod_end_eval(struct zerod *z);
 
 /* A live trainer voids its own try (out of memory in a batch, a caught exception): everyone comes
- * back through zerod_begin(). */
+ * back through zerod_begin(). 0: it is void, nothing is waited for. |reason| is told to all, its
+ * first 200 bytes; NULL: none. */
 ZEROD_API int zerod_abort(struct zerod *z, const char *reason);
 
-ZEROD_API const char *zerod_status_name(int code); /* "ABORTED"; sign does not matter */
+/* "ABORTED"; sign does not matter; "UNKNOWN" for what is no code. Static, on any thread. */
+ZEROD_API const char *zerod_status_name(int code);
 
 #ifdef __cplusplus
 }
