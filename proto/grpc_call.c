@@ -30,6 +30,7 @@ static void finish(struct grpc_call *call, int code, const char *text) {
     drop_half_character(call->text);
     if (!call->closed) {
         h2_stream_mark(&call->s);
+        h2_deadline(call->s.h2, call->s.h2->now + GRPC_IDLE_CAP_NS);
     }
 }
 
@@ -59,6 +60,7 @@ void call_free(struct grpc_call *call) {
     buf_free(&call->request);
     h2_stream_gone(&call->s);
     c->calls--;
+    h2_deadline(&c->h2, c->h2.now + GRPC_IDLE_CAP_NS);
     free(call);
 }
 

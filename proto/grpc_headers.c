@@ -9,6 +9,8 @@ enum { SAW_METHOD = 1, SAW_PATH = 2, SAW_TYPE = 4, SAW_ALL = 7 };
 
 int headers_begin(nghttp2_session *session, const nghttp2_frame *f, void *user) {
     struct grpc_conn *c = user;
+    c->owed_by = c->h2.now + OWED_CAP_NS;
+    h2_deadline(&c->h2, c->owed_by);
     if (f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST) {
         return 0;
     }
@@ -17,6 +19,8 @@ int headers_begin(nghttp2_session *session, const nghttp2_frame *f, void *user) 
     call->deadline = GRPC_NEVER;
     h2_stream_init(&c->h2, &call->s);
     c->calls++;
+    c->idle_by = GRPC_NEVER;
+    call->taken_by = GRPC_NEVER;
     nghttp2_session_set_stream_user_data(session, f->hd.stream_id, call);
     return 0;
 }

@@ -14,7 +14,6 @@ enum {
     EMPTY_IN_ROW = 1000,
     FRAMES_WAITING = 32768, /* to go out: some 5 MB, and what two full sockets can bring about */
 };
-#define HELLO_CAP_NS INT64_C(10000000000) /* from connect to the client's SETTINGS */
 
 /* ---- requests ---- */
 
@@ -120,8 +119,8 @@ static void count_empty(struct grpc_conn *c, const nghttp2_frame *f) {
 
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *f, void *user) {
     struct grpc_conn *c = user;
-    if (f->hd.type == NGHTTP2_SETTINGS) {
-        c->hello_by = GRPC_NEVER;
+    if (f->hd.type == NGHTTP2_SETTINGS || f->hd.type == NGHTTP2_HEADERS) {
+        c->owed_by = GRPC_NEVER;
     }
     if (f->hd.type != NGHTTP2_HEADERS && f->hd.type != NGHTTP2_DATA) {
         return 0;
@@ -158,9 +157,10 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *f, void 
 }
 
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *user) {
-    (void)code;
-    (void)user;
+    struct grpc_conn *c = user;
     struct grpc_call *call = (struct grpc_call *)h2_stream_of(session, id);
+    (void)code;
+    c->owed_by = GRPC_NEVER; /* it may have been this stream's headers that broke off */
     if (call) {
         nghttp2_session_set_stream_user_data(session, id, NULL);
         call_free(call);
@@ -205,8 +205,9 @@ struct grpc_conn *grpc_server_new(const struct grpc_server_options *options, int
     c->h2.user = options->user;
     h2_init(&c->h2, true, options->unix_socket, callbacks());
     c->h2.now = now;
-    c->hello_by = now + HELLO_CAP_NS;
-    h2_deadline(&c->h2, c->hello_by);
+    c->owed_by = now + OWED_CAP_NS;
+    c->idle_by = GRPC_NEVER;
+    h2_deadline(&c->h2, c->owed_by);
     return c;
 }
 
@@ -240,33 +241,6 @@ int64_t grpc_server_next_deadline(const struct grpc_conn *c) {
     return c->h2.next_deadline;
 }
 
-/* Ends what is due; |c->h2.next_deadline| becomes exact again. */
-static void expire(struct grpc_conn *c, int64_t now) {
-    c->h2.next_deadline = c->hello_by;
-    if (c->hello_by <= now) {
-        h2_break(&c->h2, ST_DEADLINE_EXCEEDED, "no HTTP/2 preface in 10 s");
-        c->h2.next_deadline = GRPC_NEVER;
-    }
-    for (struct h2_stream *s = c->h2.streams; s; s = s->next) {
-        struct grpc_call *call = (struct grpc_call *)s;
-        if (call->s.ended) {
-            continue;
-        }
-        if (call->deadline <= now) {
-            call_end(call, ST_DEADLINE_EXCEEDED, "deadline exceeded");
-        } else {
-            h2_deadline(&c->h2, call->deadline);
-        }
-    }
-}
-
-void grpc_server_tick(struct grpc_conn *c, int64_t now) {
-    c->h2.now = now;
-    if (now >= c->h2.next_deadline) {
-        expire(c, now);
-    }
-}
-
 void grpc_server_drain(struct grpc_conn *c) {
     if (c->draining || c->h2.broken) {
         return;
@@ -287,4 +261,68 @@ void grpc_server_free(struct grpc_conn *c) {
     }
     h2_free(&c->h2);
     free(c);
+}
+
+/* ---- deadlines ---- */
+
+/* Nothing of it helps the peer any more: also what waits to be written is dropped. */
+static void give_up(struct grpc_conn *c, const char *text) {
+    h2_break(&c->h2, ST_DEADLINE_EXCEEDED, text);
+    buf_free(&c->h2.out);
+}
+
+/* Handlers finish calls without knowing the time: it counts from the first look at |now|. */
+static bool is_past(int64_t *by, int64_t now) {
+    if (*by == GRPC_NEVER) {
+        *by = now + GRPC_IDLE_CAP_NS;
+    }
+    return *by <= now;
+}
+
+static void expire_call(struct grpc_call *call, int64_t now) {
+    if (!call->s.ended && call->deadline <= now) {
+        call_end(call, ST_DEADLINE_EXCEEDED, "deadline exceeded");
+    }
+    if (!call->s.ended) {
+        h2_deadline(call->s.h2, call->deadline);
+    } else if (is_past(&call->taken_by, now)) {
+        give_up(call_conn(call), "the peer does not take its answers");
+    } else {
+        h2_deadline(call->s.h2, call->taken_by);
+    }
+}
+
+static void expire_idle(struct grpc_conn *c, int64_t now) {
+    if (is_past(&c->idle_by, now)) {
+        if (buf_unread(&c->h2.out) > 0) { /* no goodbye would reach it either */
+            give_up(c, "the peer does not read its answers");
+        }
+        grpc_server_drain(c);
+        c->idle_by = now + GRPC_IDLE_CAP_NS;
+    }
+    h2_deadline(&c->h2, c->idle_by);
+}
+
+/* Ends what is due; |c->h2.next_deadline| becomes exact again. */
+static void expire(struct grpc_conn *c, int64_t now) {
+    c->h2.next_deadline = c->owed_by;
+    if (c->owed_by <= now) {
+        give_up(c, "no SETTINGS, or no end of a call's headers, in 10 s");
+    }
+    for (struct h2_stream *s = c->h2.streams; s; s = s->next) {
+        expire_call((struct grpc_call *)s, now);
+    }
+    if (c->calls == 0) {
+        expire_idle(c, now);
+    }
+    if (c->h2.broken) {
+        c->h2.next_deadline = GRPC_NEVER;
+    }
+}
+
+void grpc_server_tick(struct grpc_conn *c, int64_t now) {
+    c->h2.now = now;
+    if (now >= c->h2.next_deadline) {
+        expire(c, now);
+    }
 }

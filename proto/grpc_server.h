@@ -15,7 +15,9 @@
  * inside grpc_call_*. A call that no handler heard of gets no on_done.
  *
  * Limits: GRPC_MESSAGE_MAX a message; 8 KiB of headers; 128 calls; 32 MiB buffered in each
- * direction; unary calls without a shorter deadline end after their method's cap. */
+ * direction; unary calls without a shorter deadline end after their method's cap; 10 s from
+ * connecting to the peer's SETTINGS and for the headers of a call, then GRPC_IDLE_CAP_NS without a
+ * call. */
 #ifndef ZD_PROTO_GRPC_SERVER_H
 #define ZD_PROTO_GRPC_SERVER_H
 
@@ -36,6 +38,10 @@ enum {
 };
 #define GRPC_UNARY_CAP_NS INT64_C(60000000000) /* of a unary call whose method names no cap */
 #define GRPC_NEVER INT64_MAX                   /* "no deadline", ns */
+/* A connection without a call for this long (at most twice as long) is told GOAWAY and closed; its
+ * client, as any of gRPC's, connects again with its next call. So is, without the GOAWAY, one whose
+ * peer leaves the answer of a finished call unread for this long. */
+#define GRPC_IDLE_CAP_NS INT64_C(300000000000)
 
 struct grpc_call;
 struct grpc_conn;

@@ -6,10 +6,14 @@
 #include "proto/grpc_server.h"
 #include "proto/h2.h"
 
+/* From connect to the peer's SETTINGS, and from the first to the last byte of headers. */
+#define OWED_CAP_NS INT64_C(10000000000)
+
 struct grpc_conn {
     struct h2 h2; /* first: nghttp2's user data points here */
     struct grpc_server_options options;
-    int64_t hello_by; /* the client's SETTINGS must be here; GRPC_NEVER once they are */
+    int64_t owed_by; /* the peer's SETTINGS, or the rest of begun headers; GRPC_NEVER: nothing */
+    int64_t idle_by; /* without a call by then the peer is sent away; GRPC_NEVER: not looked yet */
     size_t calls;
     unsigned empty_in_row; /* DATA frames without data */
     bool draining;
@@ -21,6 +25,7 @@ struct grpc_call {
     void *context;
     void *data;
     int64_t deadline;
+    int64_t taken_by;   /* what was finished must be gone by then; GRPC_NEVER: not looked yet */
     struct buf request; /* unary and server stream: the one message, packed */
     int code;           /* once ended */
     char text[GRPC_TEXT_MAX + 1];
