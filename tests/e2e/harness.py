@@ -156,8 +156,11 @@ class Bench:
         self.folder = tempfile.mkdtemp(prefix="ze-", dir="/tmp")
         self.tmp = os.path.join(self.folder, "t")
         os.mkdir(self.tmp)
+        # To files: a process that is killed, or whose exit status nobody asks for, is heard too.
+        log = "log_path=" + self.path("sanitizer")
         self.environment = {**os.environ, "ZEROD_E2E": self.mark, "TMPDIR": self.tmp,
-                            "ASAN_OPTIONS": "exitcode=99", "TSAN_OPTIONS": "exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
+                            "ASAN_OPTIONS": f"exitcode=99:{log}", "TSAN_OPTIONS": f"exitcode=99:{log}",
+                            "UBSAN_OPTIONS": f"print_stacktrace=1:{log}"}
         for name in ("ZEROD_ISA", "ZEROD_COORDINATOR", "RANK", "WORLD_SIZE", "OMP_NUM_THREADS",
                      "OPENBLAS_NUM_THREADS"):
             self.environment.pop(name, None)
@@ -235,6 +238,14 @@ class Bench:
         found += [f"shared memory {p}" for p in set(glob.glob("/dev/shm/*")) - self.shm if "zero" in p]
         return found
 
+    def reports(self):
+        """What sanitizers said of any process of the case."""
+        said = ""
+        for path in sorted(glob.glob(self.path("sanitizer.*"))):
+            with open(path, errors="replace") as f:
+                said += f"\n{os.path.basename(path)}:\n{f.read(4000)}"
+        return said
+
     def nothing_left(self, within=2.0):
         end = time.monotonic() + within * self.slow
         while self.left() and time.monotonic() < end:
@@ -271,13 +282,14 @@ def _run_one(one, root, build, slow):
     try:
         one.function(bench)
         bench.nothing_left()
+        check(not bench.reports(), "a sanitizer's report")
         return "ok", "; ".join(bench.notes)
     except Skipped as reason:
         return "skipped", str(reason)
     except Failed as reason:
-        return "FAILED", str(reason)
+        return "FAILED", str(reason) + bench.reports()
     except Exception:  # a bug of the case, or a file that is not there
-        return "FAILED", traceback.format_exc()
+        return "FAILED", traceback.format_exc() + bench.reports()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         bench.close()
