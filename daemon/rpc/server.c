@@ -20,6 +20,7 @@
 
 enum {
     CONNECTIONS_MAX = 8192,
+    GUESTS_MAX = 64, /* of them, whose role is less than train: they must not keep trainers out */
     SERVER_HANDLES = 3,
     NS_PER_MS = 1000000,
     PAUSE_MS = 100, /* of accepting, when descriptors run out */
@@ -29,6 +30,7 @@ struct link {
     struct wire wire;
     struct rpc_server *server;
     struct grpc_conn *conn;
+    bool guest;
     struct link *prev, *next;
 };
 
@@ -43,7 +45,7 @@ struct rpc_server {
     const struct grpc_service *services;
     size_t service_count;
     struct link *links;
-    size_t connections;
+    size_t connections, guests;
     int handles; /* not closed yet */
     int64_t grace_ns;
     void (*on_closed)(void *user);
@@ -88,6 +90,7 @@ static void closed(void *owner, const struct err *reason) {
         l->next->prev = l->prev;
     }
     s->connections--;
+    s->guests -= l->guest;
     free(l);
     finish_if_empty(s);
 }
@@ -125,6 +128,12 @@ static void link_new(struct rpc_server *s, int fd) {
     struct link *l = mem_zeroed(1, sizeof *l);
     l->server = s;
     struct grpc_server_options o = link_options(l, fd);
+    l->guest = o.role < GRPC_TRAIN;
+    if (l->guest && s->guests >= GUESTS_MAX) {
+        close(fd);
+        free(l);
+        return;
+    }
     l->conn = grpc_server_new(&o, clock_ns());
     l->wire.ops = &ops;
     l->wire.end = l->conn;
@@ -143,6 +152,7 @@ static void link_new(struct rpc_server *s, int fd) {
     }
     s->links = l;
     s->connections++;
+    s->guests += l->guest;
 }
 
 static void on_listener(uv_poll_t *poll, int status, int events);

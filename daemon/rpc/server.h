@@ -1,8 +1,9 @@
 /* A gRPC server on a unix socket: libuv moves the bytes of proto/grpc_server.h.
  *
  * The socket never exists wider than 0600 and not in a folder where others may write; who connects
- * is asked once (rpc/access.h), and has calls beyond its role answered with PERMISSION_DENIED. A
- * socket file that nobody listens on is replaced; a live one is an error. All on the loop's thread.
+ * is asked once (rpc/access.h), and has calls beyond its role answered with PERMISSION_DENIED.
+ * Peers that may not train have 64 connections between them, more are hung up on. A socket file
+ * that nobody listens on is replaced; a live one is an error. All on the loop's thread.
  */
 #ifndef ZD_RPC_SERVER_H
 #define ZD_RPC_SERVER_H

@@ -122,6 +122,44 @@ START_TEST(observers) {
 }
 END_TEST
 
+/* Guests cannot use up the connections: 64 of 100 stay. */
+static int are_limited(void) {
+    enum { TRIED = 100, STAY = 64 };
+    struct pollfd fds[TRIED];
+    struct err e;
+    char sink[4096];
+    int gone = 0;
+    for (int i = 0; i < TRIED; i++) {
+        fds[i] = (struct pollfd){.fd = raw_connect(h.path), .events = POLLIN};
+        gone += poll(&fds[i], 1, 5000) == 1 && recv(fds[i].fd, sink, sizeof sink, 0) <= 0;
+    }
+    if (gone != TRIED - STAY || call(ECHO_UNARY, &e) != -ST_UNAVAILABLE) {
+        return 1;
+    }
+    close(fds[0].fd);
+    for (int64_t until = clock_ns() + 5 * SECOND; clock_ns() < until;) {
+        if (call(ECHO_UNARY, &e) == 0) { /* its place is free again */
+            return 0;
+        }
+    }
+    return 2;
+}
+
+START_TEST(guests_are_few) {
+    int rv = -1;
+    if (geteuid() != 0) {
+        return;
+    }
+    host_do(&h, let_observe, &rv);
+    ck_assert_int_eq(rv, 0);
+    as_another(4242, are_limited);
+    look_all_gone(&h);
+    as_another(4242, may_observe); /* none is counted twice */
+    as_another(4242, are_limited);
+    look_serves(&h);
+}
+END_TEST
+
 static bool hangs_up(int fd) {
     char sink[4096];
     struct pollfd f = {.fd = fd, .events = POLLIN};
@@ -195,6 +233,7 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, another_user);
     tcase_add_test(t, observers);
+    tcase_add_test(t, guests_are_few);
     tcase_add_test(t, garbage);
     tcase_add_test(t, half_sent_frames);
     suite_add_tcase(suite, t);
