@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* No file name in the folder is longer than this one; rank63.sock is not. */
@@ -35,6 +36,16 @@ int folder_make(struct folder *f, struct err *e) {
     if (!mkdtemp(f->path)) {
         return err_set(e, errno == ENOENT || errno == ENOTDIR ? ST_NOT_FOUND : ST_PERMISSION_DENIED,
                        "cannot make a folder for sockets in %.80s (TMPDIR): %s", parent,
+                       strerror(errno));
+    }
+    return 0;
+}
+
+int folder_open_to(const struct folder *f, gid_t group, struct err *e) {
+    /* In this order there is no moment at which another group may pass. */
+    if (lchown(f->path, (uid_t)-1, group) || chmod(f->path, 0710)) {
+        return err_set(e, errno == EPERM ? ST_PERMISSION_DENIED : ST_UNAVAILABLE,
+                       "--observers %ld: cannot open %.80s to that group: %s", (long)group, f->path,
                        strerror(errno));
     }
     return 0;

@@ -295,19 +295,30 @@ static void init_loop(struct job *j) {
     }
 }
 
+/* The folder of the sockets, and the pipe that tells our death. */
+static int prepare_folder(struct job *j, struct err *e) {
+    int rc = folder_make(&j->folder, e);
+    if (rc) {
+        return rc;
+    }
+    if (j->o->observed) {
+        rc = folder_open_to(&j->folder, (gid_t)j->o->observers, e);
+    }
+    if (!rc && pipe2(j->holder, O_CLOEXEC)) {
+        rc = err_set(e, ST_UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
+    }
+    if (rc) {
+        folder_remove(&j->folder);
+    }
+    return rc;
+}
+
 static int prepare(struct job *j, struct err *e) {
     int rc = start_find_programs(j, e);
     if (!rc && j->o->json) {
         rc = report_check_file(j->o->json, e);
     }
-    if (!rc) {
-        rc = folder_make(&j->folder, e);
-    }
-    if (!rc && pipe2(j->holder, O_CLOEXEC)) {
-        folder_remove(&j->folder);
-        rc = err_set(e, ST_UNAVAILABLE, "cannot make a pipe: %s", strerror(errno));
-    }
-    return rc;
+    return rc ? rc : prepare_folder(j, e);
 }
 
 static void release(struct job *j) {

@@ -50,6 +50,9 @@ static struct opt table[] = {
         0, "drill", "SPEC", NULL, &parsed.drill,
         "Kill a trainer at a chosen moment: kill-trainer:rank=R,step=S[,phase=P] with P one of "
         "gather, compute, reduce, voted, apply."),
+    OPT_UNSIGNED(0, "observers", "GID", NULL, NULL, 0, UINT32_MAX - 1, &parsed.observers,
+                 "Group whose members may connect to the coordinator and the daemons and observe "
+                 "(zeroctl status --address); default: only this user and root."),
     OPT_FLAG('h', "help", &parsed.help, "Print this help."),
     OPT_FLAG('V', "version", &parsed.version, "Print the version."),
     OPT_END,
@@ -122,6 +125,7 @@ int options_parse(struct options *o, int argc, char *const *argv, struct err *e)
         return rc;
     }
     *o = parsed;
+    o->observed = opt_given(table, "observers");
     if (o->help || o->version) {
         return 0;
     }

@@ -19,6 +19,8 @@ struct options {
     const char *json;       /* NULL: none */
     uint64_t max_restarts;
     const char *drill; /* NULL: none */
+    bool observed;
+    uint64_t observers; /* a gid, if |observed| */
     bool no_overlap, dry_run, help, version;
     char *const *trainer; /* its argv, NULL-terminated; points into ours */
 };

@@ -139,6 +139,11 @@ static int start(struct member *m, struct words *w, struct err *e) {
     return rc;
 }
 
+static void add_number(struct words *w, const char *name, uint64_t n) {
+    add(w, "%s", name);
+    add(w, "%" PRIu64, n);
+}
+
 static void add_job(struct words *w, const struct member *m) {
     add(w, "--listen");
     add(w, "%s", m->address);
@@ -148,11 +153,9 @@ static void add_job(struct words *w, const struct member *m) {
     add(w, "%u", m->job->ranks);
     add(w, "--holder-fd");
     add(w, "%d", PROCESS_KEPT_FD);
-}
-
-static void add_number(struct words *w, const char *name, uint64_t n) {
-    add(w, "%s", name);
-    add(w, "%" PRIu64, n);
+    if (m->job->o->observed) {
+        add_number(w, "--observers", m->job->o->observers);
+    }
 }
 
 int start_coordinator(struct job *j, struct err *e) {

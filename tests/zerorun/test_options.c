@@ -105,6 +105,18 @@ START_TEST(test_help_needs_no_trainer) {
 }
 END_TEST
 
+START_TEST(test_observers) {
+    struct options o;
+    struct err e;
+    ck_assert_int_eq(PARSE("--", "x"), 0);
+    ck_assert(!o.observed);
+    ck_assert_int_eq(PARSE("--observers", "0", "--", "x"), 0); /* root's group is one too */
+    ck_assert(o.observed && o.observers == 0);
+    refused(PARSE("--observers", "staff", "--", "x"), &e, ST_INVALID_ARGUMENT, "staff");
+    refused(PARSE("--observers", "4294967295", "--", "x"), &e, ST_OUT_OF_RANGE, "4294967295");
+}
+END_TEST
+
 START_TEST(test_drill) {
     struct options o;
     struct err e;
@@ -122,6 +134,7 @@ int main(void) {
     tcase_add_test(t, test_all_strategies);
     tcase_add_test(t, test_refusals);
     tcase_add_test(t, test_help_needs_no_trainer);
+    tcase_add_test(t, test_observers);
     tcase_add_test(t, test_drill);
     suite_add_tcase(s, t);
     return run_suite(s);

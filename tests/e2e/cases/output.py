@@ -1,12 +1,14 @@
 """What people see of zerorun and zeroctl (issue part 4)."""
+import glob
 import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import time
 
-from harness import HANG, Failed, case, check, equal
+from harness import HANG, Failed, Skipped, case, check, equal
 
 TWO_LINES = "echo out $RANK; echo err $RANK >&2; "
 
@@ -130,3 +132,45 @@ def which_job(bench):
         job.process.terminate()
     for job in jobs:
         equal(job.wait(12), 1, "exit status after SIGTERM")
+
+
+def as_another(bench, words, groups):
+    """Runs a program as user 65534, in |groups|."""
+    if os.geteuid() != 0:
+        raise Skipped("needs root, to become another user")
+    os.chmod(bench.folder, 0o755)
+    os.chmod(bench.tmp, 0o1777)
+    try:
+        return subprocess.run(words, capture_output=True, text=True, user=65534, group=65534, extra_groups=groups,
+                              cwd="/", env=bench.environment, timeout=HANG * bench.slow)
+    except PermissionError as e:
+        raise Skipped(f"the build folder is closed to other users: {e}") from None
+
+
+@case("output/observers")
+def observers(bench):
+    """Another user in the group sees the job's status, nobody else does, and of the sockets only the coordinator's and
+    the daemons' are open to it."""
+    job = bench.start(2, "zero3", bench.gpt(steps=100000), observers=os.getgid())
+    job.step_reached(1)
+    address, = glob.glob(os.path.join(bench.tmp, "zerorun-*", "coordinator.sock"))
+    folder = os.path.dirname(address)
+    equal(oct(os.stat(folder).st_mode & 0o777), "0o710", "the folder's mode")
+    for name in os.listdir(folder):
+        equal(oct(os.stat(os.path.join(folder, name)).st_mode & 0o777), "0o600" if name.endswith(".fd") else "0o660", name)
+    words = [bench.program("zeroctl"), "status", "--address", address]
+    seen = as_another(bench, words, [os.getgid()])
+    equal(seen.returncode, 0, f"status of an observer: {seen.stderr}")
+    check("zero3" in seen.stdout, seen.stdout)
+    refused = as_another(bench, words, [])
+    check(refused.returncode != 0 and "Permission denied" in refused.stderr, f"{refused.stdout}{refused.stderr}")
+    os.kill(job.process.pid, signal.SIGTERM)
+    job.wait(12)
+
+
+@case("output/no_member_of_observers")
+def no_member(bench):
+    """Who is no member of a group cannot open a job to it."""
+    refused = as_another(bench, [bench.program("zerorun"), "-n", "1", "--observers", "4242", "--", "gpt"], [])
+    equal(refused.returncode, 2, f"exit status: {refused.stderr}")
+    check("--observers 4242" in refused.stderr and "not permitted" in refused.stderr, refused.stderr)
