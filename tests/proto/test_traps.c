@@ -3,22 +3,22 @@
  *
  *   1 reset overtakes the reply       here
  *   2 trailers                        here; for stock clients test_grpcio.py
- *   3 :authority on unix sockets      test_limits.c. Enforcement on TCP does not apply: no TCP here
+ *   3 :authority on unix sockets      test_limits.c. Enforcement on TCP: there is no TCP here
  *   4 deadlines                       test_call.c, test_limits.c, test_framing.c
  *   5 grpc-message                    test_call.c, test_framing.c
- *   6 message size                    test_limits.c, test_framing.c, tests/rpc/test_floods.c
- *   7 compression                     test_limits.c, tests/rpc/test_grpcio.py
- *   8 flow control                    here, test_stream.c, tests/rpc/test_floods.c
+ *   6 message size                    test_limits.c, test_framing.c, rpc/test_floods.c
+ *   7 compression                     test_limits.c, rpc/test_grpcio.py
+ *   8 flow control                    here, test_stream.c, rpc/test_slow.c
  *   9 settings, header list size      here, test_limits.c, test_stream.c
- *  10 GOAWAY                          test_call.c, tests/rpc/test_server.c, test_grpcio.py,
- * test_daemon.py. A shutdown notice one RTT before does not apply: no TCP 11 keep-alive here,
- * test_limits.c. Pings of our own do not apply: on a unix socket the end of a peer is seen at once
- *  12 floods                          here, test_limits.c, tests/rpc/test_floods.c
+ *  10 GOAWAY                          test_call.c, rpc/test_server.c, test_grpcio.py,
+ *                                     test_daemon.py, e2e wire/drain. Only TCP needs a notice first
+ *  11 keep-alive                      here, test_limits.c. Pings of our own: only TCP needs them
+ *  12 floods                          here, test_limits.c, rpc/test_floods.c
  *  13 re-entrancy                     test_call.c, test_stream.c
  *  14 content-type, HTTP/1.1          here, test_limits.c
- *  15 proto3 optional, zeros          tests/rpc/test_daemon.py
- *  16 libuv's unix sockets            tests/rpc/test_server.c, test_daemon.py
- *  17 SIGPIPE                         tests/rpc/test_server.c
+ *  15 proto3 optional, zeros          rpc/test_daemon.py
+ *  16 libuv's unix sockets            rpc/test_server.c, test_daemon.py; e2e wire/another_user
+ *  17 SIGPIPE                         rpc/test_server.c
  *  18 te: trailers                    here
  *  19 threads                         here, for what the wire can do: an answer that comes from
  *                                     elsewhere after its caller went. That workers never hold a

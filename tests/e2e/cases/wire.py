@@ -3,6 +3,7 @@ import glob
 import importlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -83,6 +84,70 @@ def zeroctl_status(bench):
         check(word in done.stdout, f"no \"{word}\" in\n{done.stdout}")
     check("differs" not in done.stdout, "memory differs from the formula:\n" + done.stdout)
     finish(job)
+
+
+# What another user is told, a line for each socket and method: the code's name and the text.
+STRANGER = """
+import grpc, socket, sys
+for path in sys.argv[1:]:
+    if path.endswith(".fd"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(path)
+            s.send(bytes(16))
+            answer = s.recv(256)
+        print({7: "PERMISSION_DENIED"}.get(answer[0], answer[0]), answer[1:].decode())
+        continue
+    with grpc.insecure_channel("unix:" + path) as channel:
+        for method in ("Admin/Status", "Admin/Hash", "Trainer/Attach", "Coordinator/Join", "Admin/Nothing"):
+            try:
+                list(channel.stream_stream("/zerod.v1." + method)(iter([b""]), timeout=5))
+                print("OK", method)
+            except grpc.RpcError as e:
+                print(e.code().name, e.details())
+"""
+
+
+@case("wire/another_user", seconds=8)
+def another_user(bench):
+    """Somebody opened every folder and socket by hand: another user is still refused everywhere, with his uid and
+    the rule, and the job does not notice."""
+    messages(bench)  # is grpcio here?
+    if os.geteuid():
+        raise Skipped("only root can be another user")
+    job, sockets = running(bench)
+    folder = os.path.dirname(sockets[0])
+    sockets += glob.glob(os.path.join(folder, "*.fd")) + [os.path.join(folder, "coordinator.sock")]
+    for path in sockets:
+        equal(oct(os.stat(path).st_mode & 0o777), "0o600", path)
+        os.chmod(path, 0o666)
+    equal(oct(os.stat(folder).st_mode & 0o777), "0o700", folder)
+    for path in (bench.folder, bench.tmp, folder):
+        os.chmod(path, 0o755)
+    done = subprocess.run(["/usr/bin/python3", "-c", STRANGER, *sockets], user=65534, group=65534, extra_groups=[],
+                          env=bench.environment, cwd="/", capture_output=True, text=True, timeout=20 * bench.slow)
+    said = done.stdout.splitlines()
+    equal(len(said), 2 + 3 * 5, "answers:\n" + done.stdout + done.stderr)
+    for line in said:
+        for part in ("PERMISSION_DENIED user 65534", f"user {os.geteuid()} and root"):
+            check(part in line, f"no \"{part}\" in: {line}")
+    at = bench.status(job)["job"]["steps"]
+    job.step_reached(at + 3)
+    check("void" not in job.err() and "restart" not in job.err(), job.err())
+    finish(job)
+
+
+@case("wire/drain")
+def drain(bench):
+    """SIGTERM to a rank's daemon: who watches its health hears NOT_SERVING before the end."""
+    grpc, _ = messages(bench)
+    job, sockets = running(bench)
+    with grpc.insecure_channel("unix:" + sockets[1]) as channel:
+        health = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=5)
+        equal(next(health), b"\x08\x01", "health: SERVING")
+        os.kill(job.pids("zerod")[1], signal.SIGTERM)
+        equal(next(health), b"\x08\x02", "health: NOT_SERVING")
+    equal(job.wait(3), 1, "exit status")
+    check("rank 1" in job.err(), job.err())
 
 
 @case("wire/garbage", seconds=8)
