@@ -2,15 +2,17 @@
 
 #include <errno.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/unix_address.h"
 
-enum { BACKLOG = 1024 };
+enum { BACKLOG = 1024, OVERFLOW_UID = 65534 };
 
 static int refuse(const char *path, const char *step, struct err *e) {
     enum status code = errno == EACCES || errno == EPERM ? ST_PERMISSION_DENIED : ST_UNAVAILABLE;
@@ -67,29 +69,63 @@ static int bind_listen(int fd, int type, const struct sockaddr_un *a, struct sta
     return 0;
 }
 
-/* Whoever may write in the folder could take our socket away and put another in its place. */
-static int check_folder(const char *path, struct err *e) {
-    char copy[sizeof((struct sockaddr_un){0}.sun_path)];
+/* ---- the way to the socket ---- */
+
+/* In a user namespace whoever does not belong to it, the host's root among them, is shown as the
+ * overflow user. Nobody in the namespace can act as that one. */
+static bool is_outside(uid_t uid) {
+    FILE *f = uid == OVERFLOW_UID ? fopen("/proc/self/uid_map", "re") : NULL;
+    bool outside = f != NULL;
+    unsigned first, parent, count;
+    while (outside && fscanf(f, "%u %u %u", &first, &parent, &count) == 3) {
+        outside = uid < first || uid - first >= count;
+    }
+    if (f) {
+        (void)fclose(f);
+    }
+    return outside;
+}
+
+/* Whoever owns |folder| or may write in it could take away what is in it, and put other things in
+ * its place. */
+static int check_folder(const char *path, const char *folder, struct err *e) {
     struct stat st;
-    (void)snprintf(copy, sizeof copy, "%s", path);
-    const char *folder = dirname(copy);
     if (stat(folder, &st)) {
         return refuse(path, "folder", e);
     }
-    if (st.st_uid != 0 && st.st_uid != geteuid()) {
+    if (st.st_uid != 0 && st.st_uid != geteuid() && !is_outside(st.st_uid)) {
         return err_set(e, ST_PERMISSION_DENIED,
-                       "socket %s: the folder %s is user %ld's, who could replace the socket; it "
-                       "must be user %ld's or root's",
+                       "socket %s: the folder %.100s is user %ld's, who could replace the socket; "
+                       "it must be user %ld's or root's",
                        path, folder, (long)st.st_uid, (long)geteuid());
     }
     if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX)) {
         return err_set(e, ST_PERMISSION_DENIED,
-                       "socket %s: others may write in the folder %s (mode %04o) and replace the "
-                       "socket; chmod go-w it, or give it the sticky bit",
+                       "socket %s: others may write in the folder %.100s (mode %04o) and replace "
+                       "the socket; chmod go-w it, or give it the sticky bit",
                        path, folder, (unsigned)st.st_mode & 07777);
     }
     return 0;
 }
+
+/* The socket's folder and all above it, links followed. */
+static int check_way(const char *path, struct err *e) {
+    char copy[sizeof((struct sockaddr_un){0}.sun_path)], folder[PATH_MAX];
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    if (!realpath(dirname(copy), folder)) {
+        return refuse(path, "folder", e);
+    }
+    for (;;) {
+        int rv = check_folder(path, folder, e);
+        if (rv || strcmp(folder, "/") == 0) {
+            return rv;
+        }
+        char *last = strrchr(folder, '/');
+        last[last == folder] = '\0';
+    }
+}
+
+/* ---- the socket ---- */
 
 int listen_open_to(const struct listen_path *where, gid_t group, struct err *e) {
     /* In this order there is no moment at which another group may connect. */
@@ -103,7 +139,7 @@ int listen_unix(const char *path, int type, struct listen_path *where, int *fd, 
     struct sockaddr_un a;
     struct stat st;
     int rv = unix_address(path, &a, e);
-    rv = rv ? rv : check_folder(path, e);
+    rv = rv ? rv : check_way(path, e);
     if (rv) {
         return rv;
     }

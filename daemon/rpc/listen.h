@@ -16,7 +16,8 @@ struct listen_path {
 
 /* Binds and listens (non-blocking, close-on-exec); |type| is SOCK_STREAM or SOCK_SEQPACKET. A
  * socket file that nobody listens on is replaced. 0; -ST_INVALID_ARGUMENT; -ST_ALREADY_EXISTS;
- * -ST_PERMISSION_DENIED (also: others may write in the folder); -ST_UNAVAILABLE. */
+ * -ST_PERMISSION_DENIED (also: others own the folder, or one above it, or may write there);
+ * -ST_UNAVAILABLE. */
 int listen_unix(const char *path, int type, struct listen_path *where, int *fd, struct err *e);
 
 /* Removes the file if it is still ours. */

@@ -1,9 +1,10 @@
 /* A gRPC server on a unix socket: libuv moves the bytes of proto/grpc_server.h.
  *
- * The socket never exists wider than 0600 and not in a folder where others may write; who connects
- * is asked once (rpc/access.h), and has calls beyond its role answered with PERMISSION_DENIED.
- * Peers that may not train have 64 connections between them, more are hung up on. A socket file
- * that nobody listens on is replaced; a live one is an error. All on the loop's thread.
+ * The socket never exists wider than 0600 and not below a folder where others may write; who
+ * connects is asked once (rpc/access.h), and has calls beyond its role answered with
+ * PERMISSION_DENIED. Peers that may not train have 64 connections between them, more are hung up
+ * on. A socket file that nobody listens on is replaced; a live one is an error. All on the loop's
+ * thread.
  */
 #ifndef ZD_RPC_SERVER_H
 #define ZD_RPC_SERVER_H
@@ -20,7 +21,7 @@ struct rpc_server;
 /* Listens at |path|; |services| and what they point to are borrowed until the server is closed. 0;
  * -ST_INVALID_ARGUMENT (path longer than 107 bytes: named with its length and the limit);
  * -ST_ALREADY_EXISTS (another process answers there); -ST_PERMISSION_DENIED (also: others may write
- * in the folder, which is named with its mode); -ST_UNAVAILABLE. */
+ * in the folder or in one above it, which is named with its mode); -ST_UNAVAILABLE. */
 int rpc_server_listen(uv_loop_t *loop, const char *path, const struct grpc_service *services,
                       size_t service_count, struct rpc_server **server, struct err *e);
 

@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "proto/framing.h"
 #include "proto/grpc_channel.h"
-#include "proto/unix_address.h"
 #include "tests/rpc/crowd.h"
 
 #define MS INT64_C(1000000)
@@ -259,92 +257,6 @@ START_TEST(trap_10_drain_lets_calls_end) {
 }
 END_TEST
 
-START_TEST(trap_16_private_socket) {
-    struct stat st;
-    ck_assert_int_eq(lstat(h.path, &st), 0);
-    ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    ck_assert_int_eq(lstat(h.fd_path, &st), 0);
-    ck_assert_uint_eq(st.st_mode & 0777, 0600);
-}
-END_TEST
-
-/* A folder in which others may write is refused by name and mode; a sticky one is as good as ours.
- */
-START_TEST(folders) {
-    static const struct {
-        mode_t mode;
-        bool fine;
-    } cases[] = {{0700, true},  {0755, true},  {0770, false},
-                 {0777, false}, {0702, false}, {01777, true}};
-    uv_loop_t loop;
-    char folder[64], path[80], mode[32];
-    struct err e;
-    uv_loop_init(&loop);
-    (void)snprintf(folder, sizeof folder, "%s/open", h.folder);
-    (void)snprintf(path, sizeof path, "%s/sock", folder);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rpc_server *s = NULL;
-        ck_assert_int_eq(mkdir(folder, 0700), 0);
-        ck_assert_int_eq(chmod(folder, cases[i].mode), 0);
-        int rv = rpc_server_listen(&loop, path, NULL, 0, &s, &e);
-        if (cases[i].fine) {
-            ck_assert_int_eq(rv, 0);
-            rpc_server_close(s, NULL, NULL);
-            uv_run(&loop, UV_RUN_DEFAULT);
-        } else {
-            (void)snprintf(mode, sizeof mode, "mode %04o", (unsigned)cases[i].mode);
-            ck_assert_int_eq(rv, -ST_PERMISSION_DENIED);
-            ck_assert_ptr_nonnull(strstr(e.text, folder));
-            ck_assert_ptr_nonnull(strstr(e.text, mode));
-        }
-        ck_assert_int_eq(rmdir(folder), 0); /* nothing was left there */
-    }
-    if (geteuid() == 0) { /* another user's folder */
-        struct rpc_server *s = NULL;
-        ck_assert_int_eq(mkdir(folder, 0755), 0);
-        ck_assert_int_eq(chown(folder, 65534, 65534), 0);
-        ck_assert_int_eq(rpc_server_listen(&loop, path, NULL, 0, &s, &e), -ST_PERMISSION_DENIED);
-        ck_assert_ptr_nonnull(strstr(e.text, "user 65534"));
-        ck_assert_int_eq(rmdir(folder), 0);
-    }
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
-}
-END_TEST
-
-START_TEST(trap_16_paths) {
-    uv_loop_t loop;
-    struct rpc_server *s = NULL;
-    struct err e;
-    char path[160];
-    uv_loop_init(&loop);
-    memset(path, 'a', sizeof path);
-    memcpy(path, "/tmp/", 5);
-    path[120] = 0;
-    ck_assert_int_eq(rpc_server_listen(&loop, path, NULL, 0, &s, &e), -ST_INVALID_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(e.text, "120 bytes"));
-    ck_assert_ptr_nonnull(strstr(e.text, "107"));
-    ck_assert_ptr_nonnull(strstr(e.text, path));
-    /* a live socket is not taken away */
-    ck_assert_int_eq(rpc_server_listen(&loop, h.path, NULL, 0, &s, &e), -ST_ALREADY_EXISTS);
-    ck_assert_int_eq(rpc_server_listen(&loop, h.folder, NULL, 0, &s, &e), -ST_ALREADY_EXISTS);
-    ck_assert_int_eq(rpc_server_listen(&loop, "/nowhere/x", NULL, 0, &s, &e), -ST_UNAVAILABLE);
-    /* a dead one is replaced */
-    struct sockaddr_un a;
-    (void)snprintf(path, sizeof path, "%s/stale", h.folder);
-    ck_assert_int_eq(unix_address(path, &a, NULL), 0);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    close(fd);
-    ck_assert_int_eq(rpc_server_listen(&loop, path, NULL, 0, &s, &e), 0);
-    ck_assert_str_eq(rpc_server_path(s), path);
-    rpc_server_close(s, NULL, NULL);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
-    ck_assert_int_ne(access(path, F_OK), 0);
-    look_serves(&h);
-}
-END_TEST
-
 static void stop_from_handler(struct host *host, void *arg) {
     (void)arg;
     rpc_server_close(host->server, NULL, NULL);
@@ -381,9 +293,6 @@ int main(void) {
     tcase_add_test(t, trap_17_no_sigpipe);
     tcase_add_test(t, server_vanishes);
     tcase_add_test(t, trap_10_drain_lets_calls_end);
-    tcase_add_test(t, trap_16_private_socket);
-    tcase_add_test(t, folders);
-    tcase_add_test(t, trap_16_paths);
     tcase_add_test(t, close_with_open_calls);
     suite_add_tcase(suite, t);
     SRunner *r = srunner_create(suite);
