@@ -128,6 +128,17 @@ def trap_07_gzip(p):
     squeezed.channel.close()
 
 
+def trap_11_keepalive(p):
+    """Pings of a stock client 20 times a second, for longer than it waits for an answer; no strikes."""
+    options = {"keepalive_time_ms": 50, "keepalive_timeout_ms": 500, "keepalive_permit_without_calls": 1,
+               "http2.max_pings_without_data": 0, "http2.min_time_between_pings_ms": 50}
+    pinging = Peer(p.path, p.zerod, p.health, [(f"grpc.{name}", value) for name, value in options.items()])
+    assert status(lambda: pinging.hold(p.ticket(), timeout=1.5))[0] == grpc.StatusCode.DEADLINE_EXCEEDED
+    time.sleep(0.5)
+    assert status(lambda: pinging.echo(p.ticket(1), timeout=5))[0] == grpc.StatusCode.OK
+    pinging.channel.close()
+
+
 def test_many(p):
     calls = [p.echo.future(p.ticket(i)) for i in range(500)]  # over the limit of 128
     assert [len(c.result(timeout=20).token) for c in calls] == list(range(500))
@@ -237,7 +248,7 @@ def main():
             p = Peer(path, zerod, health)
             p.path = path
             for test in (test_health, test_echo, test_statuses, test_garbage, test_deadline, test_cancel,
-                         test_streams, trap_07_gzip, test_many, test_stalled_reader):
+                         test_streams, trap_07_gzip, trap_11_keepalive, test_many, test_stalled_reader):
                 test(p)
                 print(f"{test.__name__} ok")
             trap_10_drain(p, server)
