@@ -12,7 +12,8 @@
  *   9 settings, header list size      here, test_limits.c, test_stream.c
  *  10 GOAWAY                          test_call.c, rpc/test_server.c, test_grpcio.py,
  *                                     test_daemon.py, e2e wire/drain. Only TCP needs a notice first
- *  11 keep-alive                      here, test_limits.c, rpc/test_grpcio.py. Only TCP needs our own
+ *  11 keep-alive                      here, test_limits.c, rpc/test_grpcio.py. No pings of our own:
+ *                                     only TCP needs them
  *  12 floods                          here, test_limits.c, rpc/test_floods.c
  *  13 re-entrancy                     test_call.c, test_stream.c
  *  14 content-type, HTTP/1.1          here, test_limits.c
