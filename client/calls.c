@@ -84,7 +84,9 @@ static const void *params_of(const struct zerod *z, uint32_t unit) {
 /* Until the daemon's gather of the plan's next position is here, or a reason why not. */
 static int await_gather(struct zerod *z, uint32_t unit) {
     int64_t deadline = stream_deadline(z);
-    stream_drain(z);
+    if (z->put) { /* else a unit that is here already costs no system call */
+        stream_drain(z);
+    }
     for (;;) {
         int rc = client_interrupted(z);
         if (rc) {
@@ -103,6 +105,24 @@ static int await_gather(struct zerod *z, uint32_t unit) {
                                z->lending.units[unit].name, seconds(z), list);
         }
     }
+}
+
+int zerod_prefetch(struct zerod *z) {
+    int rc = client_enter(z, "zerod_prefetch", ASKED_NOTHING, 0);
+    if (!rc && (z->loading || z->lending.eval)) {
+        rc = client_fail(z, ST_FAILED_PRECONDITION, "zerod_prefetch in %s",
+                         z->loading ? "step 0: its initial values are being loaded"
+                                    : "an eval pass");
+    }
+    if (rc) {
+        return rc;
+    }
+    Zerod__V1__TrainerRequest request = ZEROD__V1__TRAINER_REQUEST__INIT;
+    Zerod__V1__Prefetch prefetch = ZEROD__V1__PREFETCH__INIT;
+    request.call_case = ZEROD__V1__TRAINER_REQUEST__CALL_PREFETCH;
+    request.prefetch = &prefetch;
+    z->lending.expected = true;
+    return stream_tell(z, &request);
 }
 
 int zerod_gather(struct zerod *z, uint32_t unit, const void **params) {
@@ -160,14 +180,13 @@ int zerod_release(struct zerod *z, uint32_t unit) {
     release.unit = unit;
     request.call_case = ZEROD__V1__TRAINER_REQUEST__CALL_RELEASE;
     request.release = &release;
-    return stream_tell(z, &request);
+    return stream_put(z, &request);
 }
 
 /* Until the daemon has granted the try's next gradient slot. */
 static int await_slot(struct zerod *z, uint32_t unit) {
     int64_t deadline = stream_deadline(z);
     struct err e;
-    stream_drain(z);
     for (;;) {
         int rc = client_interrupted(z);
         rc = rc ? rc : lending_open(&z->lending, unit, z->loading, &e);

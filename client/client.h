@@ -102,6 +102,7 @@ struct zerod {
     Zerod__V1__Registered *registered; /* owned; during zerod_attach */
     struct zerod_outcome outcome;      /* of the step, once |have_outcome| */
     bool have_outcome;
+    bool put; /* a message waits for the next call to send it */
     struct zerod_error last;
 };
 
@@ -153,6 +154,8 @@ int stream_ask(struct zerod *z, enum asked_kind kind, uint32_t unit,
                Zerod__V1__TrainerRequest *request);
 /* Sends a one-way message at once, with the fence of the try. 0, or negative with z->last set. */
 int stream_tell(struct zerod *z, Zerod__V1__TrainerRequest *request);
+/* The same, but it goes out with what the next call sends: for what another call follows soon. */
+int stream_put(struct zerod *z, Zerod__V1__TrainerRequest *request);
 /* Writes what is queued and takes in what is there, without waiting. */
 void stream_drain(struct zerod *z);
 /* Waits until the daemon said something. 0, or -ST_DEADLINE_EXCEEDED; nothing is set. */

@@ -134,6 +134,7 @@ void lending_revoke(struct lending *l) {
     }
     l->position = 0;
     l->eval = false;
+    l->expected = false;
     pushes_clear(&l->gathers);
     pushes_clear(&l->grants);
     l->open_first = 0;

@@ -65,6 +65,7 @@ struct lending {
     bool has_eval;          /* a plan "eval" is registered */
     bool may_leave_out;     /* some unit may be absent */
 
+    bool expected;                 /* the try's first gather is announced */
     bool eval;                     /* an eval pass runs */
     struct pushes gathers, grants; /* gathers: of the plan that runs */
     uint64_t position;             /* reduces of the plan that had their slot or were left out */

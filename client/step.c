@@ -210,6 +210,7 @@ int zerod_begin_eval(struct zerod *z) {
     const char *why = z->loading         ? "in step 0"
                       : l->eval          ? "inside an eval pass"
                       : !l->has_eval     ? "without a plan \"eval\""
+                      : l->expected      ? "after zerod_prefetch"
                       : l->gathers.taken ? "after the try's first gather"
                       : l->grants.taken  ? "after the try's first gradient"
                                          : NULL;

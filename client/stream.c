@@ -246,6 +246,7 @@ int64_t stream_deadline(const struct zerod *z) {
 
 static int pump(struct zerod *z, int64_t timeout_ns) {
     struct err e = {0};
+    z->put = false;
     int rc = grpc_channel_pump(z->channel, timeout_ns, &e);
     if (rc < 0) { /* the stream's end said so already, unless there was none */
         char words[ERR_TEXT];
@@ -318,13 +319,22 @@ static int wait_for_room(struct zerod *z) {
     return z->state == STATE_OPEN ? 0 : client_fail_with(z, &z->why);
 }
 
-int stream_tell(struct zerod *z, Zerod__V1__TrainerRequest *request) {
+int stream_put(struct zerod *z, Zerod__V1__TrainerRequest *request) {
     int rc = wait_for_room(z);
     rc = rc ? rc : queue(z, request);
     if (rc) {
         return rc;
     }
     z->fresh = false;
+    z->put = true;
+    return 0;
+}
+
+int stream_tell(struct zerod *z, Zerod__V1__TrainerRequest *request) {
+    int rc = stream_put(z, request);
+    if (rc) {
+        return rc;
+    }
     stream_drain(z);
     return z->state == STATE_OPEN ? 0 : client_fail_with(z, &z->why);
 }

@@ -253,6 +253,12 @@ struct zerod_try {
  * FAILED_PRECONDITION: in the middle of a try. DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL. */
 ZEROD_API int zerod_begin(struct zerod *z, struct zerod_try *t);
 
+/* Says that this step's first gather follows: what the train plan gathers first is brought while the
+ * trainer still waits for its batch, and the first zerod_gather finds it there. Optional; no effect
+ * behind that gather; no eval pass may follow in the same try. One-way. FAILED_PRECONDITION: step 0,
+ * or in an eval pass. */
+ZEROD_API int zerod_prefetch(struct zerod *z);
+
 /* Borrows a unit: *params are its zerod_param_bytes, read-only, valid until the release. Gathering
  * a held unit counts its lease up, without waiting. FAILED_PRECONDITION: not what the plan says
  * next (the try is void), or step 0. RESOURCE_EXHAUSTED: all slots are held by this trainer;

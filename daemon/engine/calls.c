@@ -23,15 +23,23 @@ static const char *name_of(const struct engine *e, uint64_t unit) {
     return e->model->units[unit].name;
 }
 
+static int check_loaded(const struct engine *e, uint64_t unit, struct err *err) {
+    if (e->t.fence.step) {
+        return 0;
+    }
+    return err_set(err, ST_FAILED_PRECONDITION,
+                   "step 0: nothing is loaded yet, unit \"%s\" cannot be gathered",
+                   name_of(e, unit));
+}
+
 static int gather(struct engine *e, uint64_t unit, struct err *err) {
     const struct leases *l = &e->leases;
     uint64_t step = e->t.fence.step;
     char held[ERR_TEXT / 2];
     bool ahead;
-    if (step == 0) {
-        return err_set(err, ST_FAILED_PRECONDITION,
-                       "step 0: nothing is loaded yet, unit \"%s\" cannot be gathered",
-                       name_of(e, unit));
+    int rc = check_loaded(e, unit, err);
+    if (rc) {
+        return rc;
     }
     uint32_t gap = course_gap(l->course, l->asked, unit, e->may_be_absent);
     if (gap == UINT32_MAX) {
@@ -63,6 +71,18 @@ int engine_gather(struct engine *e, uint64_t unit, struct err *err) {
         rc = gather(e, unit, err);
     }
     worker_poke(e); /* where a replica is lent, one asked for makes room for one more ahead */
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+int engine_prefetch(struct engine *e, struct err *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = check(e, 0, "prefetch", err);
+    rc = rc ? rc : check_loaded(e, 0, err);
+    if (!rc) {
+        leases_expect(&e->leases);
+    }
+    worker_poke(e);
     pthread_mutex_unlock(&e->lock);
     return rc;
 }

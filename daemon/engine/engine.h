@@ -132,6 +132,9 @@ void engine_hold_updates(struct engine *e, bool hold);
  * could free a slot. FAILED_PRECONDITION before version 0. Whether it was complete already is
  * counted. */
 int engine_gather(struct engine *e, uint64_t unit, struct err *err);
+/* The plan's first gather will be asked for: gathers run ahead from here. No effect behind it.
+ * FAILED_PRECONDITION before version 0. */
+int engine_prefetch(struct engine *e, struct err *err);
 int engine_release(struct engine *e, uint64_t unit,
                    struct err *err); /* INVALID_ARGUMENT: not held */
 /* The plan's next reduce; ALREADY_EXISTS: this unit was reduced in this micro-batch. */

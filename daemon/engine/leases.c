@@ -27,6 +27,7 @@ void leases_start(struct leases *l, const struct course *course, bool eval) {
     }
     l->course = course;
     l->eval = eval;
+    l->expected = false;
     l->launched = l->reported = l->asked = l->held = 0;
 }
 
@@ -40,12 +41,16 @@ static struct lease_slot *free_slot(const struct leases *l) {
 }
 
 bool leases_next(const struct leases *l, uint32_t *unit) {
-    if (!l->course || !l->asked || l->launched == course_total(l->course) ||
+    if (!l->course || !(l->asked || l->expected) || l->launched == course_total(l->course) ||
         l->launched >= (uint64_t)l->asked + l->ahead || !free_slot(l)) {
         return false;
     }
     *unit = course_unit(l->course, l->launched);
     return true;
+}
+
+void leases_expect(struct leases *l) {
+    l->expected = true;
 }
 
 uint32_t leases_launch(struct leases *l) {

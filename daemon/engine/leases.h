@@ -29,6 +29,7 @@ struct leases {
     uint32_t ahead;              /* gathers at most that the trainer has not asked for yet */
     const struct course *course; /* that runs; borrowed; NULL: no try */
     bool eval;
+    bool expected;                      /* the trainer says that it will ask */
     uint32_t launched, reported, asked; /* next number of the course each */
     uint32_t held;                      /* asked for and not released */
 };
@@ -39,10 +40,11 @@ void leases_free(struct leases *l);
 /* Revokes all and starts |course| (NULL: none) at its beginning. */
 void leases_start(struct leases *l, const struct course *course, bool eval);
 
-/* Is there a gather to run next, and a slot for it? Not before the first is asked for: an eval pass
- * finds its slots free, and a job that ends gathers nothing for a step that never comes.
- * leases_launch takes it. */
+/* Is there a gather to run next, and a slot for it? Not before the first is asked for or
+ * announced: an eval pass finds its slots free, and a job that ends gathers nothing for a step that
+ * never comes. leases_launch takes it. */
 bool leases_next(const struct leases *l, uint32_t *unit);
+void leases_expect(struct leases *l);     /* the first will be asked for */
 uint32_t leases_launch(struct leases *l); /* the slot */
 void leases_filled(struct leases *l, uint32_t slot);
 

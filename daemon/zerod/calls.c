@@ -96,6 +96,13 @@ static void on_gather(struct session *s, const Zerod__V1__TrainerRequest *m) {
     }
 }
 
+static void on_prefetch(struct session *s, uint64_t id) {
+    struct err e = {0};
+    if (engine_prefetch(s->rank->engine, &e)) {
+        doom(s, id, &e);
+    }
+}
+
 static void on_one_way(struct session *s, uint64_t id, uint64_t unit, engine_call *call) {
     struct err e = {0};
     if (call(s->rank->engine, unit, &e)) {
@@ -274,6 +281,9 @@ static void dispatch_current(struct session *s, const Zerod__V1__TrainerRequest 
     case ZEROD__V1__TRAINER_REQUEST__CALL_GATHER:
         on_gather(s, m);
         break;
+    case ZEROD__V1__TRAINER_REQUEST__CALL_PREFETCH:
+        on_prefetch(s, m->id);
+        break;
     case ZEROD__V1__TRAINER_REQUEST__CALL_RELEASE:
         on_release(s, m);
         break;
@@ -300,14 +310,55 @@ static void dispatch_current(struct session *s, const Zerod__V1__TrainerRequest 
     }
 }
 
+static bool wants_answer(const Zerod__V1__TrainerRequest *m) {
+    switch (m->call_case) {
+    case ZEROD__V1__TRAINER_REQUEST__CALL_BEGIN:
+    case ZEROD__V1__TRAINER_REQUEST__CALL_STEP:
+    case ZEROD__V1__TRAINER_REQUEST__CALL_BEGIN_EVAL:
+    case ZEROD__V1__TRAINER_REQUEST__CALL_END_EVAL:
+    case ZEROD__V1__TRAINER_REQUEST__CALL_DETACH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A call that is not of the running try. Of a void one the trainer has been told, or is being told;
+ * one that names a try of which it was never told would wait for ever. */
+static void refuse_stray(struct session *s, const Zerod__V1__TrainerRequest *m) {
+    struct fence f = fence_from_message(m->fence);
+    struct err e;
+    if (!wants_answer(m)) {
+        return;
+    }
+    if (!f.attempt || !fence_equal(&f, &s->fence)) {
+        (void)err_set(&e, ST_FAILED_PRECONDITION,
+                      "a call in step %llu, attempt %llu of generation %llu, which this trainer has "
+                      "not entered",
+                      (unsigned long long)f.step, (unsigned long long)f.attempt,
+                      (unsigned long long)f.generation);
+    } else if (!s->entered ||
+               job_rank_check(s->rank->job, &f, &e) != -ST_FAILED_PRECONDITION) {
+        return;
+    }
+    session_refuse(s, m->id, e.code, e.text, false);
+}
+
 void calls_dispatch(struct session *s, const Zerod__V1__TrainerRequest *m) {
-    if (m->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_BEGIN) {
+    if (wants_answer(m) && !m->id) {
+        grpc_call_finish(s->call, ST_INVALID_ARGUMENT,
+                         "a request that has an answer, without an id (from 1)");
+    } else if (m->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_BEGIN) {
         on_begin(s, m);
     } else if (m->call_case == ZEROD__V1__TRAINER_REQUEST__CALL_DETACH) {
         on_detach(s, m);
     } else if (is_current(s, m)) {
         dispatch_current(s, m);
-    } else if (m == s->held) {
+        return;
+    } else {
+        refuse_stray(s, m);
+    }
+    if (m == s->held) {
         release_held(s);
     }
 }

@@ -5,7 +5,8 @@
  * With --step-ms the units' computation is a sleep until moments of a clock that all ranks share,
  * so that ranks are ready together, as on cores of their own; without, nothing is waited for. Every
  * call is timed; what the calls and the computing leave of a step's wall time is "rest". Rank 0
- * writes medians over the steps (after the first) as JSON, in seconds. */
+ * writes medians over the steps (after the first) as JSON, in seconds; each rank writes beside it
+ * when its zerod_step was called and came back, nanoseconds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,9 @@
 
 enum { MAX_STEPS = 10000, NAME = 48 };
 
-enum part { GATHER, RELEASE, GRAD, REDUCE, STEP, COMPUTE, REST, WALL, PARTS };
-static const char *const part_names[PARTS] = {"gather", "release", "grad", "reduce",
-                                              "step",   "compute", "rest", "wall"};
+enum part { PREFETCH, GATHER, RELEASE, GRAD, REDUCE, STEP, COMPUTE, REST, WALL, PARTS };
+static const char *const part_names[PARTS] = {"prefetch", "gather",  "release", "grad", "reduce",
+                                              "step",     "compute", "rest",    "wall"};
 
 static struct {
     uint64_t units, tensors, elements, steps, step_ms;
@@ -30,6 +31,7 @@ static struct {
 
 static struct zerod *z;
 static int64_t (*times)[PARTS]; /* [step - 1] */
+static int64_t (*stepped)[2];   /* [step - 1]: when zerod_step was called, and came back */
 static int64_t *spent;          /* of the step under way */
 static int64_t origin;          /* when step 1 begins, on all ranks */
 
@@ -163,12 +165,16 @@ static int train(uint64_t step) {
     spent = times[step - 1];
     memset(spent, 0, sizeof times[0]);
     const int64_t start = clock_ns();
+    int rc = zerod_prefetch(z); /* while the batch is waited for */
+    add(PREFETCH, start);
     compute(step, 0, 1);
-    int rc = passes(step);
+    rc = rc ? rc : passes(step);
     if (!rc) {
         const int64_t before = clock_ns();
         rc = zerod_step(z, &numbers, &out);
         add(STEP, before);
+        stepped[step - 1][0] = before;
+        stepped[step - 1][1] = clock_ns();
     }
     add(WALL, start);
     spent[REST] = spent[WALL];
@@ -224,6 +230,24 @@ static int write_json(double attach_s, double load_s) {
     return fclose(f) ? 1 : 0;
 }
 
+/* When this rank called zerod_step, and when it came back, each step: the clock is the machine's,
+ * so the ranks' files show how long all waited for the last. */
+static int write_steps(void) {
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s.%u", o.json, zerod_rank(z));
+    FILE *f = fopen(path, "we");
+    if (!f) {
+        log_error("cannot write %s", path);
+        return 1;
+    }
+    for (uint64_t i = 0; i < o.steps; i++) {
+        (void)fprintf(f, "%s[%lld, %lld]", i ? ", " : "[", (long long)stepped[i][0],
+                      (long long)stepped[i][1]);
+    }
+    (void)fprintf(f, "]\n");
+    return fclose(f) ? 1 : 0;
+}
+
 static int run(void) {
     struct zerod_error e;
     int64_t start = clock_ns(), loading = 0;
@@ -246,7 +270,8 @@ static int run(void) {
             return 1;
         }
     }
-    const int rc = zerod_rank(z) || !o.json ? 0 : write_json(attach_s, (double)loading * 1e-9);
+    int rc = zerod_rank(z) || !o.json ? 0 : write_json(attach_s, (double)loading * 1e-9);
+    rc = rc || !o.json ? rc : write_steps();
     zerod_detach(z, true);
     return rc;
 }
@@ -260,7 +285,8 @@ int main(int argc, char **argv) {
         OPT_UNSIGNED(0, "steps", "N", "20", NULL, 1, MAX_STEPS, &o.steps, "Steps."),
         OPT_UNSIGNED(0, "step-ms", "M", "0", NULL, 0, 60000, &o.step_ms,
                      "What a step's computing takes; 0: nothing."),
-        OPT_TEXT(0, "json", "FILE", NULL, &o.json, "Where rank 0 writes what was measured."),
+        OPT_TEXT(0, "json", "FILE", NULL, &o.json,
+                 "Where rank 0 writes what was measured; FILE.RANK: moments of steps."),
         OPT_FLAG('h', "help", &o.help, "Print this help."),
         OPT_END,
     };
@@ -277,5 +303,6 @@ int main(int argc, char **argv) {
         return 0;
     }
     times = calloc(o.steps, sizeof *times);
-    return times ? run() : 1;
+    stepped = calloc(o.steps, sizeof *stepped);
+    return times && stepped ? run() : 1;
 }

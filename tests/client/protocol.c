@@ -341,6 +341,8 @@ void fake_request(struct fake *f, const Zerod__V1__TrainerRequest *r) {
         return;
     }
     switch (r->call_case) {
+    case ZEROD__V1__TRAINER_REQUEST__CALL_PREFETCH:
+        return; /* counted; this fake always gathers ahead */
     case ZEROD__V1__TRAINER_REQUEST__CALL_GATHER:
         on_gather(f, r->id, r->gather->unit);
         return;

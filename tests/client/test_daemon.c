@@ -57,7 +57,11 @@ START_TEST(lies_end_the_attachment) {
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         start(NULL);
         fake_on_thread(f, tell_lie, &lies[i]);
-        ck_assert_int_eq(zerod_gather(z, 0, &p), -ZEROD_INTERNAL);
+        /* what is here already is lent without looking at what else came */
+        int rc = zerod_gather(z, 0, &p);
+        rc = rc ? rc : zerod_release(z, 0);
+        rc = rc ? rc : zerod_gather(z, 1, &p);
+        ck_assert_int_eq(rc, -ZEROD_INTERNAL);
         said("the daemon");
         ck_assert_int_eq(zerod_begin(z, &t), -ZEROD_INTERNAL);
         stop();
@@ -168,9 +172,10 @@ START_TEST(a_daemon_dies_between_calls) {
     start(NULL);
     ck_assert_int_eq(zerod_gather(z, 0, &p), 0);
     fake_hang_up(f);
-    ck_assert_int_eq(zerod_release(z, 0), -ZEROD_UNAVAILABLE);
-    said(f->path);
+    ck_assert_int_eq(zerod_release(z, 0), 0); /* goes out with the next call */
     ck_assert_int_eq(zerod_gather(z, 1, &p), -ZEROD_UNAVAILABLE);
+    said(f->path);
+    ck_assert_int_eq(zerod_release(z, 0), -ZEROD_UNAVAILABLE);
     ck_assert_int_eq(zerod_abort(z, "x"), -ZEROD_UNAVAILABLE);
     stop();
 }

@@ -244,6 +244,27 @@ START_TEST(an_eval_pass_gathers_only) {
 }
 END_TEST
 
+START_TEST(prefetch_announces_a_step) {
+    start((struct fake_options){.start_step = 0});
+    ck_assert_int_eq(zerod_prefetch(z), -ZEROD_FAILED_PRECONDITION); /* step 0 */
+    ck_assert_int_eq(trainer_load(z), 0);
+    ck_assert_int_eq(zerod_step(z, NULL, &out), 0);
+    ck_assert_int_eq(zerod_begin(z, &t), 0);
+    ck_assert_int_eq(zerod_begin_eval(z), 0);
+    ck_assert_int_eq(zerod_prefetch(z), -ZEROD_FAILED_PRECONDITION); /* in an eval pass */
+    ck_assert_int_eq(zerod_end_eval(z), 0);
+    ck_assert_int_eq(zerod_prefetch(z), 0);
+    ck_assert_int_eq(zerod_begin_eval(z), -ZEROD_FAILED_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(zerod_last_error(z)->text, "after zerod_prefetch"));
+    ck_assert_int_eq(trainer_try(z), 0);
+    ck_assert_int_eq(zerod_step(z, NULL, &out), 0);
+    ck_assert_int_eq(zerod_begin(z, &t), 0);
+    ck_assert_int_eq(zerod_begin_eval(z), 0); /* forgotten with its try */
+    ck_assert_uint_eq(f->got[ZEROD__V1__TRAINER_REQUEST__CALL_PREFETCH], 1);
+    stop();
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("client/try");
     TCase *c = tcase_create("try");
@@ -256,6 +277,7 @@ int main(void) {
     tcase_add_test(c, slots_are_zeroed_when_asked);
     tcase_add_test(c, cursors_come_back);
     tcase_add_test(c, step_checks_its_numbers);
+    tcase_add_test(c, prefetch_announces_a_step);
     tcase_add_test(c, an_eval_pass_gathers_only);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -101,6 +101,27 @@ START_TEST(while_loading) {
 }
 END_TEST
 
+/* Nothing is gathered for a step that may never come, until the trainer says that it will. */
+START_TEST(prefetch_gathers_before_the_first_is_asked_for) {
+    up();
+    world_open(w);
+    REFUSED(engine_prefetch(e, err), ST_FAILED_PRECONDITION,
+            "step 0: nothing is loaded yet, unit \"embedding\" cannot be gathered");
+    world_finish_step(w);
+    world_open(w);
+    usleep(20000);
+    engine_events(e);
+    ck_assert_uint_eq(w->trainers[0].gathered, 0);
+    ck_assert_int_eq(engine_prefetch(e, NULL), 0);
+    await_gathered(2);
+    struct engine_status s;
+    ck_assert_int_eq(engine_gather(e, 0, NULL), 0);
+    engine_status(e, &s);
+    ck_assert_uint_eq(s.gathers_ahead, 1); /* the step's first */
+    down();
+}
+END_TEST
+
 START_TEST(a_load_needs_a_slot) {
     up();
     world_open(w);
@@ -347,6 +368,7 @@ int main(void) {
     tcase_set_timeout(c, 60);
     tcase_add_test(c, outside_a_try);
     tcase_add_test(c, while_loading);
+    tcase_add_test(c, prefetch_gathers_before_the_first_is_asked_for);
     tcase_add_test(c, a_load_needs_a_slot);
     tcase_add_test(c, off_the_plan);
     tcase_add_test(c, twice_in_a_micro_batch);

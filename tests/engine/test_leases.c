@@ -63,6 +63,10 @@ START_TEST(slots_are_filled_in_order_and_given_back) {
     bool ahead;
     up(2, 2);
     ck_assert(!leases_next(&leases, &unit)); /* nothing before the first is asked for */
+    leases_expect(&leases);                  /* or announced */
+    ck_assert(leases_next(&leases, &unit));
+    leases_start(&leases, &course, false); /* another try's */
+    ck_assert(!leases_next(&leases, &unit));
     ask(&ahead);
     ck_assert(!ahead);
     gather();
