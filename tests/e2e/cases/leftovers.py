@@ -1,6 +1,7 @@
 """However a job ends, nothing of it stays (issue part 5, item 5)."""
 import os
 import signal
+import subprocess
 import time
 
 from harness import case, check, equal
@@ -33,6 +34,34 @@ def signalled(bench, number):
 
 case("leftovers/zerorun_sigterm", number=signal.SIGTERM)(signalled)
 case("leftovers/zerorun_sigint", number=signal.SIGINT)(signalled)
+
+
+@case("leftovers/trainers_ignore_signals", seconds=8)
+def deaf_trainers(bench):
+    """Lightning-AI/pytorch-lightning#15008: what does not end by itself keeps the job's place for ever."""
+    words = " ".join(bench.gpt(steps=100000))
+    job = bench.start(3, "zero3", ["/bin/sh", "-c", f"trap '' TERM INT HUP; {words}; sleep 1000"])
+    job.step_reached(2)
+    job.process.terminate()
+    equal(job.wait(12), 1, "exit status")
+    bench.nothing_left()
+
+
+@case("leftovers/two_jobs_at_once")
+def two_jobs(bench):
+    """mosaicml/streaming#781: a fixed name, and the second job of a user fails. Here both go on."""
+    first = bench.start(2, "zero3", bench.gpt(steps=100000))
+    first.step_reached(2)
+    second = subprocess.run([bench.program("zerorun"), "-n", "2", "--strategy", "zero3", "--",
+                             *bench.gpt(steps=5)], env=bench.environment, capture_output=True, text=True,
+                            timeout=10 * bench.slow)
+    equal(second.returncode, 0, second.stderr)
+    check(first.process.poll() is None, first.err())
+    at = bench.status(first)["job"]["steps"]
+    first.step_reached(at + 2)
+    first.process.terminate()
+    equal(first.wait(12), 1, "exit status")
+    bench.nothing_left()
 
 
 @case("leftovers/zerorun_sigkill")
