@@ -4,23 +4,20 @@
     jobs.py wait | breakdown | registration | recovery | gpt-3m | gpt-25m
 
 Peers that stay alive are started once, then asked in turn with ours (class Group)."""
-import glob
 import json
 import os
-import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import table  # noqa: E402
+from groups import Group, Missing, cause, children, resident_mib  # noqa: E402
 
 RANKS = 4
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,107 +27,8 @@ SHAPES = {"3.3M": ({"layers": 4, "heads": 4, "channels": 256, "seq": 128, "batch
           "25M": ({"layers": 8, "heads": 8, "channels": 512, "seq": 64, "batch": 1}, 6, 2)}
 
 
-class Missing(Exception):
-    """Why a peer is not run."""
-
-
-def cause(text):
-    """The last line that names an error."""
-    lines = [x.strip() for x in text.splitlines() if x.strip()]
-    return next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "it ended without a word")
-
-
 def words(options):
     return [w for name, value in options.items() for w in ("--" + name, str(value))]
-
-
-# ---- processes ---------------------------------------------------------------------------------------
-
-def children(pid):
-    """|pid|'s descendants."""
-    parents = {}
-    for path in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            with open(path) as f:
-                fields = f.read().rsplit(")", 1)[1].split()
-            parents[int(path.split("/")[2])] = int(fields[1])
-        except (OSError, IndexError):
-            pass
-    found = {pid}
-    while True:
-        more = {p for p, parent in parents.items() if parent in found} - found
-        if not more:
-            return found - {pid}
-        found |= more
-
-
-def resident_mib(pids):
-    """Memory of processes, what they share counted once (Pss)."""
-    total = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/smaps_rollup") as f:
-                total += int(re.search(r"^Pss: +(\d+)", f.read(), re.M)[1])
-        except (OSError, TypeError):
-            pass
-    return total / 1024
-
-
-class Group:
-    """Ranks of a peer's job (peers_serve.py) that wait to be asked."""
-
-    def __init__(self, python, script, arguments, ranks=RANKS, limit=90):
-        if not python:
-            raise Missing(table.NO_PEERS)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        self.errors = tempfile.TemporaryFile("w+")
-        self.ranks = [subprocess.Popen(
-            [python, os.path.join(HERE, script), *arguments], text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.errors,
-            env={**os.environ, "RANK": str(r), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"})
-            for r in range(ranks)]
-        self.lines = queue.Queue()
-        threading.Thread(target=self.read, daemon=True).start()
-        try:
-            for p in self.ranks[1:]:
-                threading.Thread(target=p.stdout.read, daemon=True).start()
-            self.facts = json.loads(self.line(limit).split(" ", 1)[1])
-        except BaseException:
-            self.close()
-            raise
-
-    def read(self):
-        for line in self.ranks[0].stdout:
-            self.lines.put(line)
-        self.lines.put(None)
-
-    def line(self, limit):
-        try:
-            line = self.lines.get(timeout=limit)
-        except queue.Empty:
-            raise Missing(f"no answer in {limit} s") from None
-        if line is None:
-            self.errors.seek(0)
-            raise Missing(cause(self.errors.read()))
-        return line
-
-    def steps(self, n):
-        """Seconds of |n| steps."""
-        for p in self.ranks:
-            p.stdin.write(f"{n}\n")
-            p.stdin.flush()
-        return float(self.line(120))
-
-    def resident(self):
-        return resident_mib([p.pid for p in self.ranks]) / len(self.ranks)
-
-    def close(self):
-        for p in self.ranks:
-            p.kill()
-            p.wait()
 
 
 class Job:
@@ -226,13 +124,13 @@ def registration(job):
         table.not_run(f"10,000 tensors, {name}", "FSDP2", "only a tenth, in the next rows", "s", ours)
     ours = many(job, 100, rounds)
     try:
-        group = Group(table.peers_python(), "peers_many.py", ("100", "10", "64"), ranks=2, limit=60)
+        group = Group(table.peers_python(), "peers_many.py", ("100", "10", "64"), 2, limit=60)
     except Missing as e:
         for name, mine in ours.items():
             table.not_run(f"1,000 tensors, {name}", "FSDP2", str(e), "s", mine)
         return
     against = f"torch {table.short(group.facts['torch'])} FSDP2"
-    peer = ([group.facts["setup"]] * rounds, [group.facts["first"]] * rounds, [group.steps(1) for _ in range(rounds)])
+    peer = ([group.facts["setup"]] * rounds, [group.facts["first"]] * rounds, [group.ask(1) for _ in range(rounds)])
     group.close()
     for (name, mine), theirs in zip(ours.items(), peer):
         table.row(f"1,000 tensors, {name}", "s", mine, theirs, against)
@@ -298,7 +196,7 @@ def gpt_pair(job, size, strategy, python, mode, name, rounds=3):
     shape, ours_steps, peer_steps = SHAPES[size]
     what = f"gpt {size}, {strategy}"
     try:
-        group = Group(python, "peers_gpt.py", ["--mode", mode, *words(shape)])
+        group = Group(python, "peers_gpt.py", ["--mode", mode, *words(shape)], RANKS)
     except Missing as e:
         table.not_run(what, name, str(e))
         return
@@ -312,7 +210,7 @@ def gpt_pair(job, size, strategy, python, mode, name, rounds=3):
         return speed
 
     def peer():
-        speed = tokens * peer_steps / group.steps(peer_steps)
+        speed = tokens * peer_steps / group.ask(peer_steps)
         theirs.append(group.resident())
         return speed
 
