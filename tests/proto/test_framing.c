@@ -138,7 +138,7 @@ START_TEST(trap_05_texts) {
     ck_assert_str_eq(back, odd);
     ck_assert_uint_eq(grpc_text_encode("ab%", 5, to), 2); /* no half escape */
     ck_assert_str_eq(to, "ab");
-    static const char *const broken[] = {"%", "%4", "%zz", "100%", "a%4"};
+    static const char *const broken[] = {"%", "%4", "%zz", "%z4", "%4z", "100%", "a%4"};
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
         grpc_text_decode(broken[i], strlen(broken[i]), sizeof back, back);
         ck_assert_str_eq(back, broken[i]);

@@ -18,7 +18,7 @@
  *  13 re-entrancy                     test_call.c, test_stream.c
  *  14 content-type, HTTP/1.1          here, test_limits.c
  *  15 proto3 optional, zeros          rpc/test_daemon.py
- *  16 libuv's unix sockets            rpc/test_server.c, test_daemon.py; e2e wire/another_user
+ *  16 libuv's unix sockets            rpc/test_listen.c, test_daemon.py; e2e wire/another_user
  *  17 SIGPIPE                         rpc/test_server.c
  *  18 te: trailers                    here
  *  19 threads                         here, for what the wire can do: an answer that comes from
@@ -296,7 +296,7 @@ END_TEST
 
 /* Requests made by raw_request have no te, and are served in all tests. */
 START_TEST(trap_18_te_is_sent) {
-    static struct outcome o; /* heard of until the fixture's end */
+    static struct call_outcome o; /* heard of until the fixture's end */
     enum { MAGIC = 24 };
     struct seen_frame f[SEEN_FRAMES];
     const uint8_t *bytes;
@@ -317,8 +317,8 @@ END_TEST
 /* The answer comes after its caller, then the whole connection, went: on_done is where whoever has
  * it forgets the call, and it comes first. */
 START_TEST(trap_19_answer_after_the_caller_went) {
-    static struct outcome o; /* its second call ends in the teardown */
-    o = (struct outcome){0};
+    static struct call_outcome o; /* its second call ends in the teardown */
+    o = (struct call_outcome){0};
     struct grpc_stream *s = pair_unary(&p, ECHO_HOLD, 1, "", &o);
     ck_assert_ptr_nonnull(p.echo.held);
     grpc_client_cancel(s);

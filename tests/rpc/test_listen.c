@@ -1,5 +1,7 @@
 /* Where a server's socket may be: its own rights, the folders on the way to it, and what lies at
  * its path already. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,6 +44,46 @@ static int try(const char *path, struct err *e) {
     ck_assert_int_eq(uv_loop_close(&loop), 0);
     return rv;
 }
+
+struct looker {
+    const char *path;
+    atomic_bool stop;
+    unsigned seen, mode; /* all rights that it ever had */
+};
+
+static void *look_on(void *arg) {
+    struct looker *l = arg;
+    struct stat st;
+    while (!atomic_load(&l->stop)) {
+        if (lstat(l->path, &st) == 0) {
+            l->seen++;
+            l->mode |= st.st_mode & 0777;
+        }
+    }
+    return NULL;
+}
+
+/* There is no moment at which others might connect, whatever the umask. */
+START_TEST(trap_16_private_from_the_start) {
+    enum { TIMES = 2000 };
+    char path[128];
+    pthread_t thread;
+    struct err e;
+    struct looker l = {.path = path};
+    mode_t before = umask(0);
+    (void)snprintf(path, sizeof path, "%s/new", h.folder);
+    ck_assert_int_eq(pthread_create(&thread, NULL, look_on, &l), 0);
+    for (int i = 0; i < TIMES; i++) {
+        ck_assert_int_eq(try(path, &e), 0);
+    }
+    atomic_store(&l.stop, true);
+    pthread_join(thread, NULL);
+    umask(before);
+    (void)printf("looked at a socket %u times\n", l.seen);
+    ck_assert_uint_gt(l.seen, 0);
+    ck_assert_uint_eq(l.mode, 0600);
+}
+END_TEST
 
 static void join(char *to, size_t room, const char *folder, const char *name) {
     int n = snprintf(to, room, "%s/%s", folder, name);
@@ -148,6 +190,7 @@ int main(void) {
     TCase *t = tcase_create("listen");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, trap_16_private_socket);
+    tcase_add_test(t, trap_16_private_from_the_start);
     tcase_add_test(t, its_folder);
     tcase_add_test(t, folders_above);
     tcase_add_test(t, trap_16_paths);
