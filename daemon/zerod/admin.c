@@ -216,6 +216,13 @@ void admin_hashed(struct rank *r, uint64_t sum, uint64_t version) {
     grpc_call_reply(call, &reply.base);
 }
 
+void admin_end(struct rank *r) {
+    if (r->hash_call) { /* the engine that computes it goes */
+        grpc_call_finish(r->hash_call, ST_UNAVAILABLE, "the daemon is ending");
+        r->hash_call = NULL;
+    }
+}
+
 static void on_watch(struct grpc_call *call, const ProtobufCMessage *request) {
     (void)request;
     grpc_call_finish(call, ST_UNIMPLEMENTED, "steps are watched at the coordinator");

@@ -132,6 +132,7 @@ uint64_t session_trainer_pid(const struct rank *r); /* 0: none attached */
 
 /* admin.c */
 extern const struct grpc_service *admin_service(struct rank *r);
-void admin_hashed(struct rank *r, uint64_t sum, uint64_t version);
+void admin_hashed(struct rank *r, uint64_t sum, uint64_t version); /* by the engine */
+void admin_end(struct rank *r); /* a Hash that waits is told that it comes to nothing */
 
 #endif

@@ -73,7 +73,7 @@ void pair_wait(struct pair *p, int64_t ns) {
 }
 
 static void on_message(struct grpc_stream *s, const uint8_t *bytes, size_t len) {
-    struct outcome *o = grpc_stream_data(s);
+    struct call_outcome *o = grpc_stream_data(s);
     ProtobufCMessage *m = unpack_message(&zerod__v1__ticket__descriptor, bytes, len);
     o->messages++;
     if (m) {
@@ -86,11 +86,11 @@ static void on_message(struct grpc_stream *s, const uint8_t *bytes, size_t len) 
 }
 
 static void on_writable(struct grpc_stream *s) {
-    ((struct outcome *)grpc_stream_data(s))->writable++;
+    ((struct call_outcome *)grpc_stream_data(s))->writable++;
 }
 
 static void on_done(struct grpc_stream *s, int code, const char *text) {
-    struct outcome *o = grpc_stream_data(s);
+    struct call_outcome *o = grpc_stream_data(s);
     o->done++;
     o->code = code;
     (void)snprintf(o->text, sizeof o->text, "%s", text);
@@ -99,7 +99,7 @@ static void on_done(struct grpc_stream *s, int code, const char *text) {
 static const struct grpc_stream_handlers handlers = {
     .on_message = on_message, .on_writable = on_writable, .on_done = on_done};
 
-struct grpc_stream *pair_start(struct pair *p, const char *path, struct outcome *o,
+struct grpc_stream *pair_start(struct pair *p, const char *path, struct call_outcome *o,
                                int64_t timeout_ns) {
     int64_t deadline = timeout_ns < 0 ? GRPC_NEVER : p->now + timeout_ns;
     return grpc_client_start(p->client, path, &handlers, o, deadline, p->now);
@@ -116,7 +116,7 @@ int pair_send(struct grpc_stream *s, size_t len, const char *text) {
 }
 
 struct grpc_stream *pair_unary(struct pair *p, const char *path, size_t len, const char *text,
-                               struct outcome *o) {
+                               struct call_outcome *o) {
     struct grpc_stream *s = pair_start(p, path, o, -1);
     (void)pair_send(s, len, text);
     grpc_client_half_close(s);

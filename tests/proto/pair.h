@@ -26,7 +26,7 @@ void pair_wait(struct pair *p, int64_t ns);
 int pair_feed(struct pair *p, const void *bytes, size_t n);
 
 /* What happened to one call of the client. */
-struct outcome {
+struct call_outcome {
     unsigned messages, done, writable;
     int code;
     char text[512];
@@ -34,12 +34,12 @@ struct outcome {
     bool cancel_at_first;
 };
 
-struct grpc_stream *pair_start(struct pair *p, const char *path, struct outcome *o,
+struct grpc_stream *pair_start(struct pair *p, const char *path, struct call_outcome *o,
                                int64_t timeout_ns);
 /* Queues a ticket with |len| bytes of token and |text|. */
 int pair_send(struct grpc_stream *s, size_t len, const char *text);
 /* start, send one, half-close, pump. */
 struct grpc_stream *pair_unary(struct pair *p, const char *path, size_t len, const char *text,
-                               struct outcome *o);
+                               struct call_outcome *o);
 
 #endif

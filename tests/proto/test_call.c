@@ -20,7 +20,7 @@ static void teardown(void) {
 START_TEST(unary) {
     static const size_t sizes[] = {0, 1, 64, 16384, 65536, 3 << 20, GRPC_MESSAGE_MAX - 64};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        struct outcome o = {.code = -1};
+        struct call_outcome o = {.code = -1};
         pair_unary(&p, ECHO_UNARY, sizes[i], "", &o);
         ck_assert_uint_eq(o.done, 1);
         ck_assert_int_eq(o.code, ST_OK);
@@ -35,7 +35,7 @@ END_TEST
 
 /* The same with one byte at a time: every frame is cut everywhere. */
 START_TEST(unary_by_bytes) {
-    struct outcome o = {.code = -1};
+    struct call_outcome o = {.code = -1};
     p.chunk = 1;
     pair_unary(&p, ECHO_UNARY, 300, "some path", &o);
     ck_assert_int_eq(o.code, ST_OK);
@@ -44,7 +44,7 @@ START_TEST(unary_by_bytes) {
 END_TEST
 
 START_TEST(trap_05_status_text) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_unary(&p, ECHO_FAIL, 0, "100 % Größe\n", &o);
     ck_assert_int_eq(o.code, ST_ABORTED);
     ck_assert_str_eq(o.text, "100 % Größe\n");
@@ -61,7 +61,7 @@ START_TEST(trap_05_status_text) {
 END_TEST
 
 START_TEST(unknown_method) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_unary(&p, "/test.Echo/Nothing", 10, "", &o);
     ck_assert_int_eq(o.code, ST_UNIMPLEMENTED);
     ck_assert_str_eq(o.text, "no method /test.Echo/Nothing");
@@ -70,7 +70,7 @@ START_TEST(unknown_method) {
 END_TEST
 
 START_TEST(no_ticket) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &o, -1);
     Zerod__V1__StepEvent other = ZEROD__V1__STEP_EVENT__INIT;
     other.outcome = 1; /* field 2 as a number, where Ticket has text */
@@ -84,7 +84,7 @@ START_TEST(no_ticket) {
 END_TEST
 
 START_TEST(wrong_number_of_messages) {
-    struct outcome none = {0}, two = {0};
+    struct call_outcome none = {0}, two = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &none, -1);
     grpc_client_half_close(s);
     s = pair_start(&p, ECHO_UNARY, &two, -1);
@@ -99,7 +99,7 @@ START_TEST(wrong_number_of_messages) {
 END_TEST
 
 START_TEST(trap_04_client_deadline) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     p.deaf_server = true; /* the server never hears of it: the client must still end it */
     struct grpc_stream *s = pair_start(&p, ECHO_UNARY, &o, SECOND);
     pair_send(s, 1, "");
@@ -116,7 +116,7 @@ START_TEST(trap_04_client_deadline) {
 END_TEST
 
 START_TEST(trap_04_server_deadline) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_HOLD, &o, SECOND);
     pair_send(s, 1, "");
     grpc_client_half_close(s);
@@ -134,7 +134,7 @@ START_TEST(trap_04_server_deadline) {
 END_TEST
 
 START_TEST(trap_04_unary_cap) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_HOLD, &o, -1);
     pair_send(s, 1, ""); /* no half-close: never complete */
     pair_pump(&p);
@@ -147,7 +147,7 @@ START_TEST(trap_04_unary_cap) {
 END_TEST
 
 START_TEST(cancel) {
-    struct outcome o = {0}, never = {0};
+    struct call_outcome o = {0}, never = {0};
     struct grpc_stream *s = pair_unary(&p, ECHO_HOLD, 1, "", &o);
     grpc_client_cancel(s);
     ck_assert_uint_eq(o.done, 0); /* never from inside */
@@ -165,7 +165,7 @@ START_TEST(cancel) {
 END_TEST
 
 START_TEST(late_answer) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_unary(&p, ECHO_HOLD, 1, "", &o);
     Zerod__V1__Ticket t = ZEROD__V1__TICKET__INIT;
     struct grpc_call *call = p.echo.held;
@@ -180,7 +180,7 @@ START_TEST(late_answer) {
 END_TEST
 
 START_TEST(lost_connection) {
-    struct outcome o = {0}, after = {0};
+    struct call_outcome o = {0}, after = {0};
     pair_unary(&p, ECHO_HOLD, 1, "", &o);
     grpc_client_close(p.client, ST_UNAVAILABLE, "cable pulled");
     ck_assert_int_eq(o.code, ST_UNAVAILABLE);
@@ -201,7 +201,7 @@ START_TEST(lost_connection) {
 END_TEST
 
 START_TEST(trap_10_drain) {
-    struct outcome open = {0}, refused = {0};
+    struct call_outcome open = {0}, refused = {0};
     pair_unary(&p, ECHO_HOLD, 1, "", &open);
     grpc_server_drain(p.server);
     pair_pump(&p);
@@ -220,7 +220,7 @@ END_TEST
 
 /* The server drains while a request is on its way: it is safe to try again elsewhere. */
 START_TEST(trap_10_drain_race) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_unary(&p, ECHO_UNARY, 1, "", &o);
     grpc_server_drain(p.server);
     const uint8_t *bytes;
@@ -246,7 +246,7 @@ START_TEST(roles) {
         grpc_client_free(p.client);
         p.client = grpc_client_new(NULL, NULL);
         for (enum grpc_role needs = GRPC_OBSERVE; needs <= GRPC_ADMIN; needs++) {
-            struct outcome got = {.code = -1};
+            struct call_outcome got = {.code = -1};
             p.echo.opened = 0;
             struct grpc_stream *s = pair_unary(&p, methods[needs], 1, "", &got);
             ck_assert_uint_eq(p.echo.opened, has >= needs);
@@ -261,7 +261,7 @@ START_TEST(roles) {
                                            " user 8 has all");
             }
         }
-        struct outcome none = {0}; /* what is there is nobody's business without a role */
+        struct call_outcome none = {0}; /* what is there is nobody's business without a role */
         pair_unary(&p, "/test.Echo/Nothing", 1, "", &none);
         ck_assert_int_eq(none.code, has ? ST_UNIMPLEMENTED : ST_PERMISSION_DENIED);
     }
@@ -310,7 +310,7 @@ START_TEST(trap_13_handlers_touch_other_calls) {
     const struct grpc_service service = {&method, 1, NULL};
     struct grpc_server_options o = {
         .services = &service, .service_count = 1, .role = GRPC_OBSERVE, .unix_socket = true};
-    struct outcome one = {0}, two = {0};
+    struct call_outcome one = {0}, two = {0};
     grpc_server_free(p.server);
     p.server = grpc_server_new(&o, p.now);
     first = NULL;

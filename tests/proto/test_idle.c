@@ -83,7 +83,7 @@ START_TEST(preface_and_nothing) {
 END_TEST
 
 START_TEST(a_call_and_nothing) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     bool away = false;
     pair_unary(&p, ECHO_UNARY, 8, "x", &o);
     ck_assert_int_eq(o.code, ST_OK);
@@ -94,7 +94,7 @@ END_TEST
 
 START_TEST(each_call_starts_the_time_anew) {
     for (int i = 0; i < 20; i++) {
-        struct outcome o = {0};
+        struct call_outcome o = {0};
         pair_unary(&p, ECHO_UNARY, 8, "x", &o);
         ck_assert_int_eq(o.code, ST_OK);
         int64_t most = GRPC_IDLE_CAP_NS - SECOND;
@@ -104,7 +104,7 @@ START_TEST(each_call_starts_the_time_anew) {
 END_TEST
 
 START_TEST(an_open_call_stays) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_start(&p, ECHO_BIDI, &o, -1);
     pair_pump(&p);
     ck_assert_uint_eq(p.echo.opened, 1);
@@ -142,7 +142,7 @@ static void given_up(int64_t passed) {
 }
 
 START_TEST(answers_that_nobody_reads) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_pump(&p);
     p.deaf_client = true;
     pair_unary(&p, ECHO_UNARY, 1 << 19, "x", &o);

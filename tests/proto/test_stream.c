@@ -17,7 +17,7 @@ static void teardown(void) {
 }
 
 START_TEST(bidi_10000) {
-    struct outcome o = {.code = -1};
+    struct call_outcome o = {.code = -1};
     struct grpc_stream *s = pair_start(&p, ECHO_BIDI, &o, -1);
     for (unsigned i = 1; i <= 10000; i++) {
         ck_assert_int_eq(pair_send(s, i % 200, "x"), 0);
@@ -38,7 +38,7 @@ END_TEST
 
 /* A long stream holds no more memory after 100,000 messages than after 1,000. */
 START_TEST(long_stream_keeps_memory) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_BIDI, &o, -1);
     size_t early = 0;
     for (unsigned i = 1; i <= 100000; i++) {
@@ -60,7 +60,7 @@ END_TEST
 START_TEST(many_calls_keep_memory) {
     size_t early = 0;
     for (unsigned i = 1; i <= 20000; i++) {
-        struct outcome o = {.code = -1};
+        struct call_outcome o = {.code = -1};
         pair_unary(&p, ECHO_UNARY, 100, "", &o);
         ck_assert_int_eq(o.code, ST_OK);
         if (i == 1000) {
@@ -72,7 +72,7 @@ START_TEST(many_calls_keep_memory) {
 END_TEST
 
 START_TEST(flood_to_a_reader) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     pair_unary(&p, ECHO_FLOOD, 10000, "", &o); /* more than GRPC_BUFFER_MAX in all */
     ck_assert_int_eq(o.code, ST_OK);
     ck_assert_uint_eq(o.messages, 10000);
@@ -83,11 +83,11 @@ END_TEST
 
 /* 20 MiB wait for a client that reads nothing: the server holds the mark and one chunk of them. */
 START_TEST(trap_08_stalled_reader) {
-    struct outcome o = {0}, other = {0};
+    struct call_outcome o = {0}, other = {0};
     pair_unary(&p, ECHO_UNARY, 1, "", &o);
     size_t before = mallinfo2().uordblks;
     p.deaf_client = true;
-    struct outcome flood = {0};
+    struct call_outcome flood = {0};
     pair_unary(&p, ECHO_FLOOD, 5000, "", &flood);
     pair_unary(&p, ECHO_UNARY, 1, "", &other);
     ck_assert_uint_eq(flood.messages, 0);
@@ -104,7 +104,7 @@ END_TEST
 
 /* A flooded call does not hold up another one of the same connection. */
 START_TEST(other_calls_go_on) {
-    static struct outcome flood, other; /* heard of until the fixture's end */
+    static struct call_outcome flood, other; /* heard of until the fixture's end */
     p.deaf_client = true;
     pair_unary(&p, ECHO_FLOOD, 5000, "", &flood);
     pair_unary(&p, ECHO_UNARY, 1, "", &other);
@@ -124,7 +124,7 @@ START_TEST(other_calls_go_on) {
 END_TEST
 
 START_TEST(client_producer_is_told) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_SINK, &o, -1);
     unsigned sent = 0;
     while (!grpc_stream_full(s)) {
@@ -143,7 +143,7 @@ START_TEST(client_producer_is_told) {
 END_TEST
 
 START_TEST(queue_has_an_end) {
-    static struct outcome o; /* heard of until the fixture's end */
+    static struct call_outcome o; /* heard of until the fixture's end */
     struct grpc_stream *s = pair_start(&p, ECHO_SINK, &o, -1);
     p.deaf_server = true;
     unsigned sent = 0;
@@ -158,7 +158,7 @@ START_TEST(queue_has_an_end) {
 END_TEST
 
 START_TEST(trap_13_cancel_in_handler) {
-    struct outcome o = {.cancel_at_first = true};
+    struct call_outcome o = {.cancel_at_first = true};
     pair_unary(&p, ECHO_FLOOD, 5000, "", &o);
     ck_assert_uint_eq(o.messages, 1); /* none after the cancel */
     ck_assert_uint_eq(o.done, 1);
@@ -172,7 +172,7 @@ END_TEST
 
 /* The server ends a stream whose client still sends. */
 START_TEST(server_ends_early) {
-    struct outcome o = {0};
+    struct call_outcome o = {0};
     struct grpc_stream *s = pair_start(&p, ECHO_BIDI, &o, -1);
     pair_send(s, 1, "");
     pair_pump(&p);
@@ -190,7 +190,7 @@ END_TEST
  * are cancelled before they went out. */
 START_TEST(trap_09_more_calls_than_the_limit) {
     enum { CALLS = 300 };
-    static struct outcome o[CALLS];
+    static struct call_outcome o[CALLS];
     struct grpc_stream *s[CALLS];
     memset(o, 0, sizeof o);
     for (int i = 0; i < CALLS; i++) {
