@@ -1,6 +1,7 @@
 /* Applying a decision: units one after another in the order of their first gather, so that the next
  * step's gathers can follow closely. A replica of which this rank updates a part then gets the
  * others' parts: zero2's from the inner group, zero1's from the outer. */
+#include "base/slice.h"
 #include "engine/inner.h"
 
 bool apply_is_done(const struct engine *e) {
@@ -38,7 +39,9 @@ struct unit_update {
 
 static void share(void *ctx, unsigned thread, unsigned threads) {
     const struct unit_update *w = ctx;
+    slice_take(SLICE_LONG); /* nobody waits for it yet, and an outcome may still be on its way */
     update_share(&w->e->update, w->o->unit, w->o->step, &w->o->scalars, thread, threads);
+    slice_take(SLICE_NORMAL);
 }
 
 static void update_run(struct engine *e, struct op *o) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/slice.h"
 #include "comm/wait.h"
 #include "engine/inner.h"
 
@@ -66,6 +67,7 @@ static void tell(struct engine *e) {
 static void *work(void *arg) {
     struct engine *e = arg;
     struct op o;
+    slice_take(SLICE_NORMAL); /* not that of the thread which started it */
     pthread_mutex_lock(&e->lock);
     while (!e->stop) {
         uint32_t seen = atomic_load_explicit(&e->work, memory_order_acquire);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/slice.h"
 #include "rpc/reflection.h"
 #include "zerocoord/coord.h"
 
@@ -143,6 +144,7 @@ int main(int argc, char **argv) {
         log_error("%s", e.text);
         return EXIT_FAILURE;
     }
+    slice_take(SLICE_SHORT); /* this thread passes on what others wait for */
     uv_run(&self.loop, UV_RUN_DEFAULT);
     job_coordinator_del(self.job);
     rpc_health_free(self.health);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/slice.h"
 #include "rpc/reflection.h"
 #include "zerod/session.h"
 
@@ -104,10 +105,7 @@ void rank_end(struct rank *r, const char *reason) {
     session_end(r, life_holder_died(r->life), reason ? reason : "the daemon is ending");
     link_close(r);
     rpc_health_set_all(r->health, false);
-    if (r->hash_call) { /* the engine that computes it goes */
-        grpc_call_finish(r->hash_call, ST_UNAVAILABLE, "the daemon is ending");
-        r->hash_call = NULL;
-    }
+    admin_end(r);
     rpc_server_drain(r->server, 100000000, NULL, NULL);
     handover_close(r->handover, NULL, NULL);
     uv_async_send(&r->work); /* the engine goes from there: this may be one of its callbacks */
@@ -215,6 +213,7 @@ int main(int argc, char **argv) {
         log_error("%s", e.text);
         return EXIT_FAILURE;
     }
+    slice_take(SLICE_SHORT); /* this thread passes on what others wait for */
     uv_run(&self.loop, UV_RUN_DEFAULT);
     rank_memory_free(&self);
     job_rank_del(self.job);
