@@ -23,7 +23,7 @@
  * What holds for every function, unless it says otherwise:
  *
  * Returns 0 or a negative `enum zerod_status`; out parameters are set only on 0. Texts for people:
- * zerod_last_error(). Each function lists what is its own; zerod_gather and all after it return too
+ * zerod_last_error(). Each function lists what is its own; zerod_prefetch and all after return too
  *     ABORTED, FAILED_PRECONDITION: the try is void, and so says every call until zerod_begin;
  *         FAILED_PRECONDITION when a trainer broke a rule, on every rank alike (rank and rule are
  *         named), or when no try was entered yet; also while another call is not answered
@@ -32,8 +32,8 @@
  *     UNAVAILABLE, INTERNAL: the attachment is over, zerod_detach is all that is left; likewise for
  *         any other code with which the daemon ended it ("ended the attachment"). One that is not
  *         in the list below (a newer daemon's) is passed on: treat it as INTERNAL.
- * One-way calls (release, reduce, load) do not wait for the daemon's opinion: what it refuses, the
- * next call tells.
+ * One-way calls (prefetch, release, reduce, load) do not wait for the daemon's opinion: what it
+ * refuses, a later call tells.
  *
  * Blocking: calls wait for the daemon until zerod_set_timeout's limit, one-way calls only for a
  * daemon that has 256 KiB of messages unread. A call that ran into its limit may be made again and
@@ -253,10 +253,10 @@ struct zerod_try {
  * FAILED_PRECONDITION: in the middle of a try. DEADLINE_EXCEEDED, UNAVAILABLE, INTERNAL. */
 ZEROD_API int zerod_begin(struct zerod *z, struct zerod_try *t);
 
-/* Says that this step's first gather follows: what the train plan gathers first is brought while the
- * trainer still waits for its batch, and the first zerod_gather finds it there. Optional; no effect
- * behind that gather; no eval pass may follow in the same try. One-way. FAILED_PRECONDITION: step 0,
- * or in an eval pass. */
+/* Says that this step's first gather follows: what the train plan gathers first is brought while
+ * the trainer still waits for its batch, and the first zerod_gather finds it there. Optional; no
+ * effect behind that gather; no eval pass may follow in the same try. One-way. FAILED_PRECONDITION:
+ * step 0, or in an eval pass. */
 ZEROD_API int zerod_prefetch(struct zerod *z);
 
 /* Borrows a unit: *params are its zerod_param_bytes, read-only, valid until the release. Gathering
@@ -265,7 +265,8 @@ ZEROD_API int zerod_prefetch(struct zerod *z);
  * release one and ask again. */
 ZEROD_API int zerod_gather(struct zerod *z, uint32_t unit, const void **params);
 
-/* Gives one lease back; with the last one *params is no longer valid. One-way. INVALID_ARGUMENT:
+/* Gives one lease back; with the last one *params is no longer valid. One-way, and the daemon
+ * hears of it with the next call: make one before waiting for anything but zerod. INVALID_ARGUMENT:
  * not held. */
 ZEROD_API int zerod_release(struct zerod *z, uint32_t unit);
 

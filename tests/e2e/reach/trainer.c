@@ -69,6 +69,7 @@ static void try_all(struct zerod *z) {
     void *slot;
     float *values;
     const int got[] = {zerod_begin(z, &t),
+                       zerod_prefetch(z),
                        zerod_gather(z, FIRST, &params),
                        zerod_release(z, FIRST),
                        zerod_grad(z, FIRST, false, &slot),
@@ -289,7 +290,13 @@ static void attach(struct trainer *t) {
                                       .epsilon = 1e-8,
                                       .weight_decay = 0.1};
     struct zerod_error e;
-    if (zerod_attach(t->address, &model, &t->z, &e)) {
+    int rc = zerod_attach(t->address, &model, &t->z, &e);
+    /* Only our own rank's daemon listens for sure when we are started. */
+    for (int tries = 0; t->address && rc == -ZEROD_UNAVAILABLE && tries < 500; tries++) {
+        (void)usleep(10000);
+        rc = zerod_attach(t->address, &model, &t->z, &e);
+    }
+    if (rc) {
         fail("attach: %s: %s", zerod_status_name(e.code), e.text);
     }
     if (is("worker-outlives")) {
