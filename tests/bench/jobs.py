@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -71,23 +72,46 @@ class Job:
 
 # ---- what a trainer waits for ------------------------------------------------------------------------
 
-PARTS = ("gather", "release", "grad", "reduce", "step")
+PARTS = ("prefetch", "gather", "release", "grad", "reduce", "step")
+
+
+def joint_wait(job, ranks=RANKS):
+    """From the last rank's call of zerod_step to the outcome, the median of ranks and steps, ms; and how much
+    earlier rank 0 called it."""
+    moments = []
+    for rank in range(ranks):
+        with open(job.path(f"trainer.{rank}")) as f:
+            moments.append(json.load(f)[1:])
+    last = [max(rank[step][0] for rank in moments) for step in range(len(moments[0]))]
+    joint = [back - last[step] for rank in moments for step, (_, back) in enumerate(rank)]
+    return (statistics.median(joint) / 1e6,
+            statistics.median(all_in - called for all_in, (called, _) in zip(last, moments[0])) / 1e6)
 
 
 def wait(job):
     """Its data ready, 4 ranks, steps of 100 ms without a core in use: all that zerod takes of a step.
-    Less is better."""
+    Less is better. Ranks, daemons and the coordinator share this machine's cores and are ready at the same
+    moments; what a trainer waits for a core that others have is a row of its own."""
     units, tensors, elements = 6, 4, 131072  # 3.1M parameters
     trainer = [table.program("paced_trainer"), *words({"units": units, "tensors": tensors, "elements": elements,
                                                        "step-ms": 100, "steps": 12})]
-    runs = [job.run(trainer)[1] for _ in range(3)]
-    table.row("a trainer's wait in a step", "ms", [1e3 * sum(r[p] for p in PARTS) for r in runs],
-              [1e3 * r["wall"] for r in runs], "the step")
+    runs, joint = [], []
+    for _ in range(3):
+        runs.append(job.run(trainer)[1])
+        joint.append(joint_wait(job))
+    wall = [1e3 * r["wall"] for r in runs]
+    waits = [1e3 * sum(r[p] for p in PARTS) for r in runs]
+    bare = [w - 1e3 * r["no_core"] for w, r in zip(waits, runs)]
+    table.row("a trainer's wait in a step", "ms", waits, wall, "the step")
+    table.row("  of it for want of a core", "ms", [1e3 * r["no_core"] for r in runs], wall, "the step")
+    table.row("  the rest of it: zerod", "ms", bare, wall, "the step")
     for part in PARTS + ("compute",):
-        table.row(f"  of it {part}" if part in PARTS else "  beside it computing (asleep)", "ms",
-                  [1e3 * r[part] for r in runs], [1e3 * r["wall"] for r in runs], "the step")
-    table.row("  wait and computing", "ms", [1e3 * sum(r[p] for p in PARTS + ("compute",)) for r in runs],
-              [1e3 * r["wall"] for r in runs], "the step")
+        table.row(f"  in {part}" if part in PARTS else "  beside it computing (asleep)", "ms",
+                  [1e3 * r[part] for r in runs], wall, "the step")
+    table.row("  waits and computing", "ms", [1e3 * sum(r[p] for p in PARTS + ("compute",)) for r in runs], wall,
+              "the step")
+    table.row("step(): until the last rank calls", "ms", [skew for _, skew in joint], wall, "the step")
+    table.row("step(): all ready to outcome", "ms", [all_in for all_in, _ in joint], wall, "the step")
 
 
 def breakdown(job):
@@ -143,42 +167,50 @@ def recovery(job):
     is better."""
     trainer = [table.program("gpt"), "--quiet", "--data", job.text(), "--layers", "8", "--heads", "8", "--channels",
                "256", "--seq", "32", "--batch", "1", "--steps", "16"]
-    runs = [job.run(trainer, drill="kill-trainer:rank=1,step=12,phase=reduce")[0] for _ in range(5)]
-    ours = [r["recoveries"][0]["kill_to_first_gather_ms"] / 1e3 for r in runs]
+
+    ours, theirs, again = [], [], []
     try:
-        seconds, again, version = torchrun()
+        for _ in range(3):
+            whole = job.run(trainer, drill="kill-trainer:rank=1,step=12,phase=reduce")[0]
+            ours.append(whole["recoveries"][0]["kill_to_first_gather_ms"] / 1e3)
+            seconds, steps, version = torchrun()
+            theirs.append(seconds)
+            again.append(steps)
     except Missing as e:
         table.not_run("kill to first gather", "torchrun, FSDP2, DCP", str(e), "s", ours)
         return
-    table.row("kill to first gather", "s", ours, [seconds] * len(ours), f"torchrun {version}, DCP")
-    table.line(f"    committed steps taken again by torchrun: {again}")
+    table.row("kill to first gather", "s", ours, theirs, f"torchrun {version}, DCP")
+    table.line(f"    finished steps taken again by torchrun: {max(again)}; ours needed {whole['attempts']} tries for "
+               f"loading and {whole['steps']} steps, each committed once")
 
 
 def torchrun():
-    """Seconds from the kill to the first step, steps done again, torch's version."""
+    """Seconds from the kill to the first step, steps done again, torch's version.
+
+    torchrun 2.15 gives all its restarts one store, in which restarted ranks find gloo's addresses of
+    their dead predecessors and connect to those until no restarts are left; so each restart gets a
+    store of its own (the variable below)."""
     python = table.peers_python()
     if not python:
         raise Missing(table.NO_PEERS)
     folder = tempfile.mkdtemp(prefix="zb-")
-    command = [python, "-m", "torch.distributed.run", "--max-restarts", "3", "--nproc-per-node", str(RANKS),
-               "--master-port", "29611", os.path.join(HERE, "peers_recover.py"), folder]
+    command = [python, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "3", "--nproc-per-node",
+               str(RANKS), os.path.join(HERE, "peers_recover.py"), folder]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env={**os.environ, "OMP_NUM_THREADS": "1"})
+                               env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=90)
     except subprocess.TimeoutExpired:
         for pid in children(process.pid) | {process.pid}:  # its ranks would live on
             os.kill(pid, signal.SIGKILL)
         process.communicate()
-        raise Missing("it did not come back within 60 s") from None
+        raise Missing("it did not come back within 90 s") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    found = re.search(r"^recovered ([\d.]+) (\d+)", out, re.M)
+    found = re.search(r"^recovered ([\d.]+) (\d+) (\S+)", out, re.M)
     if not found:
         raise Missing(cause(err))
-    version = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
-                             capture_output=True, text=True).stdout
-    return float(found[1]), int(found[2]), table.short(version)
+    return float(found[1]), int(found[2]), table.short(found[3])
 
 
 # ---- the whole job -----------------------------------------------------------------------------------

@@ -7,10 +7,12 @@
  * call is timed; what the calls and the computing leave of a step's wall time is "rest". Rank 0
  * writes medians over the steps (after the first) as JSON, in seconds; each rank writes beside it
  * when its zerod_step was called and came back, nanoseconds. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,9 +21,11 @@
 
 enum { MAX_STEPS = 10000, NAME = 48 };
 
-enum part { PREFETCH, GATHER, RELEASE, GRAD, REDUCE, STEP, COMPUTE, REST, WALL, PARTS };
+/* All up to REST add up to WALL; NO_CORE is the part of the calls in which this thread could have
+ * run, but others had the cores. */
+enum part { PREFETCH, GATHER, RELEASE, GRAD, REDUCE, STEP, COMPUTE, REST, WALL, NO_CORE, PARTS };
 static const char *const part_names[PARTS] = {"prefetch", "gather",  "release", "grad", "reduce",
-                                              "step",     "compute", "rest",    "wall"};
+                                              "step",     "compute", "rest",    "wall", "no_core"};
 
 static struct {
     uint64_t units, tensors, elements, steps, step_ms;
@@ -32,12 +36,37 @@ static struct {
 static struct zerod *z;
 static int64_t (*times)[PARTS]; /* [step - 1] */
 static int64_t (*stepped)[2];   /* [step - 1]: when zerod_step was called, and came back */
+static int schedstat;           /* this thread's, open */
 static int64_t *spent;          /* of the step under way */
 static int64_t origin;          /* when step 1 begins, on all ranks */
 
 /* Adds what has passed since |start| to a part of the step. */
 static void add(enum part p, int64_t start) {
     spent[p] += clock_ns() - start;
+}
+
+/* How long this thread has waited for a core in its life: the second number of schedstat, ns. */
+static int64_t waited_for_core(void) {
+    char text[96];
+    const ssize_t n = pread(schedstat, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    const char *second = strchr(text, ' ');
+    return second ? strtoll(second, NULL, 10) : 0;
+}
+
+/* A call of the library's: what it takes, and how much of that a core was missing. */
+struct call {
+    int64_t waited, start;
+};
+
+static struct call call_begin(void) {
+    const int64_t waited = waited_for_core();
+    return (struct call){waited, clock_ns()};
+}
+
+static void call_end(enum part p, struct call c) {
+    add(p, c.start);
+    spent[NO_CORE] += waited_for_core() - c.waited;
 }
 
 /* ---- the model ---- */
@@ -108,33 +137,33 @@ static void compute(uint64_t step, uint64_t part, uint64_t parts) {
 
 static int gather(uint32_t unit) {
     const void *params;
-    const int64_t start = clock_ns();
+    const struct call c = call_begin();
     const int rc = zerod_gather(z, unit, &params);
-    add(GATHER, start);
+    call_end(GATHER, c);
     return rc;
 }
 
 static int release(uint32_t unit) {
-    const int64_t start = clock_ns();
+    const struct call c = call_begin();
     const int rc = zerod_release(z, unit);
-    add(RELEASE, start);
+    call_end(RELEASE, c);
     return rc;
 }
 
 static int reduce(uint32_t unit) {
     void *slot;
-    int64_t start = clock_ns();
+    struct call c = call_begin();
     int rc = zerod_grad(z, unit, false, &slot);
-    add(GRAD, start);
+    call_end(GRAD, c);
     if (rc) {
         return rc;
     }
-    start = clock_ns();
+    const int64_t start = clock_ns();
     fill(slot, zerod_grad_bytes(z, unit), 1e-3f);
     add(COMPUTE, start);
-    start = clock_ns();
+    c = call_begin();
     rc = zerod_reduce(z, unit);
-    add(REDUCE, start);
+    call_end(REDUCE, c);
     return rc;
 }
 
@@ -165,16 +194,17 @@ static int train(uint64_t step) {
     spent = times[step - 1];
     memset(spent, 0, sizeof times[0]);
     const int64_t start = clock_ns();
+    struct call c = call_begin();
     int rc = zerod_prefetch(z); /* while the batch is waited for */
-    add(PREFETCH, start);
+    call_end(PREFETCH, c);
     compute(step, 0, 1);
     rc = rc ? rc : passes(step);
     if (!rc) {
-        const int64_t before = clock_ns();
+        c = call_begin();
         rc = zerod_step(z, &numbers, &out);
-        add(STEP, before);
-        stepped[step - 1][0] = before;
+        stepped[step - 1][0] = c.start;
         stepped[step - 1][1] = clock_ns();
+        call_end(STEP, c);
     }
     add(WALL, start);
     spent[REST] = spent[WALL];
@@ -304,5 +334,6 @@ int main(int argc, char **argv) {
     }
     times = calloc(o.steps, sizeof *times);
     stepped = calloc(o.steps, sizeof *stepped);
+    schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC); /* else no_core is 0 */
     return times && stepped ? run() : 1;
 }
