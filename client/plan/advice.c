@@ -29,15 +29,15 @@ static void advise_hybrid(const struct advisor *a, const struct plan_row *flat,
                   "%s within machines of %u ranks does not fit (%.3f GB); %s over all %u ranks "
                   "sends %.3f GB a step between machines",
                   strategy_name(hybrid->strategy), a->r->shard_size, GB(hybrid->peak),
-                  strategy_name(flat->strategy), a->r->world, GB(plan_bytes(&flat->between)));
+                  strategy_name(flat->strategy), a->r->world, GB(traffic_bytes(&flat->between)));
         return;
     }
     plan_line(&a->t->advice,
               "across machines %s --shard-size %u fits too (%.3f GB): a rank sends %.3f GB a step "
               "between machines instead of %s's %.3f GB",
               strategy_name(hybrid->strategy), a->r->shard_size, GB(hybrid->peak),
-              GB(plan_bytes(&hybrid->between)), strategy_name(flat->strategy),
-              GB(plan_bytes(&flat->between)));
+              GB(traffic_bytes(&hybrid->between)), strategy_name(flat->strategy),
+              GB(traffic_bytes(&flat->between)));
 }
 
 static uint64_t zero3_peak(const struct advisor *a, unsigned world, const struct slots *slots) {

@@ -60,10 +60,6 @@ struct plan_table {
  * RESOURCE_EXHAUSTED. Nothing to free. */
 int plan_table_init(struct plan_table *t, const struct plan_request *r, struct err *e);
 
-/* Bytes and elements of a traffic, all kinds together. */
-uint64_t plan_bytes(const struct traffic *t);
-uint64_t plan_elements(const struct traffic *t);
-
 /* For people: decimal GB, with |gib| GiB beside it. */
 void plan_print(const struct plan_table *t, const struct plan_lines *notes, bool gib, FILE *to);
 /* Everything, in bytes; per rank too when there are at most LAYOUT_MAX_RANKS. Numbers over 2^53 are

@@ -116,10 +116,10 @@ static void print_traffic(const struct plan_table *t, bool gib, FILE *to) {
     for (size_t i = 0; i < t->row_count; i++) {
         const struct plan_row *r = &t->rows[i];
         print_name(r, to);
-        print_cell(plan_bytes(&r->within), gib, to);
-        print_cell(plan_bytes(&r->between), gib, to);
-        (void)fprintf(to, "  %11.3f  %11.3f", (double)plan_elements(&r->within) / giga,
-                      (double)plan_elements(&r->between) / giga);
+        print_cell(traffic_bytes(&r->within), gib, to);
+        print_cell(traffic_bytes(&r->between), gib, to);
+        (void)fprintf(to, "  %11.3f  %11.3f", (double)traffic_elements(&r->within) / giga,
+                      (double)traffic_elements(&r->between) / giga);
         print_factor(r->bytes_factor, to);
         print_factor(r->elements_factor, to);
         (void)fputc('\n', to);

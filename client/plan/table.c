@@ -1,28 +1,11 @@
 /* The table's numbers: a layout a strategy, asked for its memory and traffic. */
 #include <math.h>
 
-#include "layout/saturate.h"
+#include "base/saturate.h"
 #include "plan_inner.h"
-
-uint64_t plan_bytes(const struct traffic *t) {
-    return plus(plus(t->all_gather_bytes, t->reduce_scatter_bytes), t->all_reduce_bytes);
-}
-
-uint64_t plan_elements(const struct traffic *t) {
-    return plus(plus(t->all_gather_elements, t->reduce_scatter_elements), t->all_reduce_elements);
-}
 
 static bool is_hybrid(enum strategy s) {
     return s == STRATEGY_HYBRID_SHARD || s == STRATEGY_HYBRID_ZERO2;
-}
-
-static void add(struct traffic *to, const struct traffic *t) {
-    to->all_gather_elements = plus(to->all_gather_elements, t->all_gather_elements);
-    to->all_gather_bytes = plus(to->all_gather_bytes, t->all_gather_bytes);
-    to->reduce_scatter_elements = plus(to->reduce_scatter_elements, t->reduce_scatter_elements);
-    to->reduce_scatter_bytes = plus(to->reduce_scatter_bytes, t->reduce_scatter_bytes);
-    to->all_reduce_elements = plus(to->all_reduce_elements, t->all_reduce_elements);
-    to->all_reduce_bytes = plus(to->all_reduce_bytes, t->all_reduce_bytes);
 }
 
 /* What |readers| of the |all| ranks that read it take; exact, as each takes the same. */
@@ -42,15 +25,15 @@ static void set_traffic(struct plan_row *row, const struct layout *l, unsigned m
     layout_traffic_by_group(l, by);
     row->within = row->between = (struct traffic){0};
     if (is_hybrid(row->strategy)) {
-        add(&row->within, &by[0]);
-        add(machine < l->world ? &row->between : &row->within, &by[1]);
+        traffic_add(&row->within, &by[0]);
+        traffic_add(machine < l->world ? &row->between : &row->within, &by[1]);
         return;
     }
     for (int g = 0; g < 2 && l->world > 1; g++) { /* one of them is of all ranks, one empty */
         const struct traffic in = part(&by[g], machine - 1, l->world - 1);
         const struct traffic out = part(&by[g], l->world - machine, l->world - 1);
-        add(&row->within, &in);
-        add(&row->between, &out);
+        traffic_add(&row->within, &in);
+        traffic_add(&row->between, &out);
     }
 }
 
@@ -65,8 +48,8 @@ static void set_row(struct plan_row *row, const struct layout *l, const struct p
     row->states = m.params + m.grads + m.optimizer;
     row->peak = memory_total(&m);
     row->fits = !r->device_memory || row->peak <= r->device_memory;
-    row->bytes_factor = factor(plan_bytes(&all), plan_bytes(&ddp));
-    row->elements_factor = factor(plan_elements(&all), plan_elements(&ddp));
+    row->bytes_factor = factor(traffic_bytes(&all), traffic_bytes(&ddp));
+    row->elements_factor = factor(traffic_elements(&all), traffic_elements(&ddp));
     set_traffic(row, l, r->shard_size ? r->shard_size : r->world);
 }
 

@@ -33,8 +33,8 @@ static void put_memory(cJSON *to, const struct memory *m) {
 
 static void put_traffic(cJSON *to, const char *name, const struct traffic *t) {
     cJSON *o = cJSON_AddObjectToObject(to, name);
-    put(o, "bytes", plan_bytes(t));
-    put(o, "elements", plan_elements(t));
+    put(o, "bytes", traffic_bytes(t));
+    put(o, "elements", traffic_elements(t));
     put(o, "all_gather_bytes", t->all_gather_bytes);
     put(o, "all_gather_elements", t->all_gather_elements);
     put(o, "reduce_scatter_bytes", t->reduce_scatter_bytes);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/saturate.h"
 #include "device/map.h"
 
 /* Newer than the C library's headers on the oldest system that we build on. */
@@ -21,11 +22,6 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-
-static uint64_t plus(uint64_t a, uint64_t b) {
-    uint64_t c;
-    return __builtin_add_overflow(a, b, &c) ? UINT64_MAX : c;
-}
 
 static uint64_t round_up(uint64_t n, uint64_t to) {
     return n > UINT64_MAX - to ? UINT64_MAX : (n + to - 1) / to * to;
@@ -47,22 +43,6 @@ uint64_t arena_carve(struct arena *a, uint64_t real, uint64_t padding, uint64_t 
 
 uint64_t arena_size(const struct arena *a) {
     return round_up(a->used, a->used < ARENA_HUGE ? ARENA_PAGE : ARENA_HUGE);
-}
-
-uint64_t memory_sum(const struct memory *m) {
-    uint64_t sum = plus(plus(m->params, m->grads), plus(m->optimizer, m->gather_slots));
-    return plus(plus(sum, plus(m->grad_slots, m->padding)), plus(m->rounding, m->fixed));
-}
-
-void memory_add(struct memory *to, const struct memory *m) {
-    to->params += m->params;
-    to->grads += m->grads;
-    to->optimizer += m->optimizer;
-    to->gather_slots += m->gather_slots;
-    to->grad_slots += m->grad_slots;
-    to->padding += m->padding;
-    to->rounding += m->rounding;
-    to->fixed += m->fixed;
 }
 
 /* Bytes of the mapping at |base| that are mapped by huge pages. */

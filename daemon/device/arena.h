@@ -56,9 +56,6 @@ void arena_free(struct arena *a);
 /* A new descriptor of the memory that cannot be written through; the caller closes it. */
 int arena_readonly(const struct arena *a, int *fd, struct err *e);
 
-uint64_t memory_sum(const struct memory *m);
-void memory_add(struct memory *to, const struct memory *m);
-
 /* ---- other processes' arenas ---- */
 
 struct mapping {

@@ -5,12 +5,7 @@ static void ask_sent(struct engine *e, struct traffic by[COMM_GROUPS], struct tr
     e->comm->ops->sent(e->comm, by);
     *sum = (struct traffic){0};
     for (int g = 0; g < COMM_GROUPS; g++) {
-        sum->all_gather_elements += by[g].all_gather_elements;
-        sum->all_gather_bytes += by[g].all_gather_bytes;
-        sum->reduce_scatter_elements += by[g].reduce_scatter_elements;
-        sum->reduce_scatter_bytes += by[g].reduce_scatter_bytes;
-        sum->all_reduce_elements += by[g].all_reduce_elements;
-        sum->all_reduce_bytes += by[g].all_reduce_bytes;
+        traffic_add(sum, &by[g]);
     }
 }
 

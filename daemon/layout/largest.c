@@ -4,13 +4,7 @@
 #include <stdio.h>
 
 #include "layout/layout.h"
-#include "layout/saturate.h"
-
-uint64_t memory_total(const struct memory *m) {
-    const uint64_t states = plus(plus(m->params, m->grads), plus(m->optimizer, m->padding));
-    const uint64_t slots = plus(m->gather_slots, m->grad_slots);
-    return plus(plus(states, slots), plus(m->rounding, m->fixed));
-}
+#include "base/saturate.h"
 
 static uint64_t unit_elements(const struct layout *l, size_t unit) {
     const struct unit_place *p = &l->units[unit];

@@ -116,6 +116,10 @@ struct stretch layout_piece(const struct layout *l, size_t range, unsigned rank)
  * else the whole replica. */
 struct stretch layout_held(const struct layout *l, size_t range, unsigned rank);
 
+/* The part of |tensor| (an index in the model) that lies in a stretch of a range; false: none. */
+bool layout_segment_of(const struct layout *l, size_t range, struct stretch s, size_t tensor,
+                       struct segment *out);
+
 /* The segments of elements [from, from + count) of a range, in order. Writes at most |cap| and
  * returns how many there are (call with cap 0 to size). Tensors of no element have no segment. */
 size_t layout_segments(const struct layout *l, size_t range, struct stretch s, struct segment *out,
@@ -144,6 +148,7 @@ struct memory layout_memory(const struct layout *l, unsigned rank, const struct 
 
 /* All lines together. */
 uint64_t memory_total(const struct memory *m);
+void memory_add(struct memory *to, const struct memory *m);
 
 /* The unit with the most elements (without padding), and how many they are. */
 size_t layout_largest_unit(const struct layout *l, uint64_t *elements);
@@ -160,6 +165,13 @@ struct traffic {
     uint64_t reduce_scatter_elements, reduce_scatter_bytes;
     uint64_t all_reduce_elements, all_reduce_bytes;
 };
+
+void traffic_add(struct traffic *to, const struct traffic *t);
+/* Of counts that only grow: |before| was read earlier. */
+struct traffic traffic_since(const struct traffic *now, const struct traffic *before);
+/* All kinds together. */
+uint64_t traffic_bytes(const struct traffic *t);
+uint64_t traffic_elements(const struct traffic *t);
 
 /* The sum over the train plan, K micro-batches, padding included; every unit present. By group: [0]
  * within the inner group, [1] in the outer group. all_gather: gathers of sharded parameters, and

@@ -4,24 +4,18 @@
 
 #include "layout/layout.h"
 #include "layout/model_inner.h"
-#include "layout/saturate.h"
+#include "base/saturate.h"
 
 /* Elements of tensors in a stretch, without padding. */
 static uint64_t real_in(const struct layout *l, size_t range, struct stretch s) {
     const struct unit *u = &l->model->units[l->ranges[range].unit];
-    const uint64_t to = s.from + s.count;
     if (s.count == l->ranges[range].padded) {
         return l->ranges[range].elements;
     }
     uint64_t n = 0;
     for (size_t i = u->first; i < u->first + u->tensors; i++) {
-        const struct tensor *t = &l->model->tensors[i];
-        if (!tensor_has_place(t) || l->tensors[i].range != range) {
-            continue;
-        }
-        const uint64_t start = l->tensors[i].offset, end = start + t->elements;
-        const uint64_t first = start > s.from ? start : s.from, last = end < to ? end : to;
-        n += first < last ? last - first : 0;
+        struct segment g;
+        n += layout_segment_of(l, range, s, i, &g) ? g.count : 0;
     }
     return n;
 }

@@ -63,33 +63,39 @@ struct stretch layout_held(const struct layout *l, size_t range, unsigned rank) 
 
 /* ---- segments ---- */
 
+bool layout_segment_of(const struct layout *l, size_t range, struct stretch s, size_t tensor,
+                       struct segment *out) {
+    const struct tensor *t = &l->model->tensors[tensor];
+    if (!tensor_has_place(t) || l->tensors[tensor].range != range) {
+        return false;
+    }
+    const uint64_t start = l->tensors[tensor].offset, end = start + t->elements;
+    const uint64_t to = s.from + s.count;
+    const uint64_t first = start > s.from ? start : s.from, last = end < to ? end : to;
+    if (first >= last) {
+        return false;
+    }
+    *out = (struct segment){.tensor = tensor,
+                            .tensor_offset = first - start,
+                            .range_offset = first - s.from,
+                            .count = last - first};
+    return true;
+}
+
 size_t layout_segments(const struct layout *l, size_t range, struct stretch s, struct segment *out,
                        size_t cap) {
     assert(range < l->range_count && s.count <= l->ranges[range].padded &&
            s.from <= l->ranges[range].padded - s.count);
     const struct unit *u = &l->model->units[l->ranges[range].unit];
-    const uint64_t to = s.from + s.count;
     size_t found = 0;
     for (size_t i = u->first; i < u->first + u->tensors; i++) {
-        const struct tensor *t = &l->model->tensors[i];
-        if (!tensor_has_place(t) || l->tensors[i].range != range) {
-            continue;
+        struct segment g;
+        if (layout_segment_of(l, range, s, i, &g)) {
+            if (found < cap) {
+                out[found] = g;
+            }
+            found++;
         }
-        const uint64_t start = l->tensors[i].offset, end = start + t->elements;
-        const uint64_t first = start > s.from ? start : s.from, last = end < to ? end : to;
-        if (start >= to) {
-            break;
-        }
-        if (first >= last) {
-            continue;
-        }
-        if (found < cap) {
-            out[found] = (struct segment){.tensor = i,
-                                          .tensor_offset = first - start,
-                                          .range_offset = first - s.from,
-                                          .count = last - first};
-        }
-        found++;
     }
     return found;
 }

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "layout/layout.h"
-#include "layout/saturate.h"
+#include "base/saturate.h"
 
 enum { INNER = 0, OUTER = 1 };
 
@@ -81,15 +81,8 @@ void layout_traffic_by_group(const struct layout *l, struct traffic by[2]) {
 struct traffic layout_traffic(const struct layout *l) {
     struct traffic by[2];
     layout_traffic_by_group(l, by);
-    const struct traffic *a = &by[INNER], *b = &by[OUTER];
-    return (struct traffic){
-        .all_gather_elements = plus(a->all_gather_elements, b->all_gather_elements),
-        .all_gather_bytes = plus(a->all_gather_bytes, b->all_gather_bytes),
-        .reduce_scatter_elements = plus(a->reduce_scatter_elements, b->reduce_scatter_elements),
-        .reduce_scatter_bytes = plus(a->reduce_scatter_bytes, b->reduce_scatter_bytes),
-        .all_reduce_elements = plus(a->all_reduce_elements, b->all_reduce_elements),
-        .all_reduce_bytes = plus(a->all_reduce_bytes, b->all_reduce_bytes),
-    };
+    traffic_add(&by[INNER], &by[OUTER]);
+    return by[INNER];
 }
 
 struct traffic layout_traffic_ddp(const struct layout *l) {

@@ -29,15 +29,6 @@ static Zerod__V1__Traffic traffic_to_message(const struct traffic *t) {
     return to;
 }
 
-static void add(struct traffic *to, const struct traffic *t) {
-    to->all_gather_bytes += t->all_gather_bytes;
-    to->all_gather_elements += t->all_gather_elements;
-    to->reduce_scatter_bytes += t->reduce_scatter_bytes;
-    to->reduce_scatter_elements += t->reduce_scatter_elements;
-    to->all_reduce_bytes += t->all_reduce_bytes;
-    to->all_reduce_elements += t->all_reduce_elements;
-}
-
 /* Traffic of both groups together and of each: [0] within, [1] between. */
 struct by_group {
     Zerod__V1__Traffic all, group[2];
@@ -46,7 +37,7 @@ struct by_group {
 
 static void fill_groups(const struct traffic by[2], struct by_group *to) {
     struct traffic all = by[0];
-    add(&all, &by[1]);
+    traffic_add(&all, &by[1]);
     to->all = traffic_to_message(&all);
     for (int g = 0; g < 2; g++) {
         to->group[g] = traffic_to_message(&by[g]);

@@ -89,22 +89,11 @@ static void op_cancel(void *ctx, const struct fence *f) {
 
 /* Nobody reads this rank's memory at a decision: before it all reads of the try are done, after it
  * peers wait for our part of the update. So the difference of two is what a step sent. */
-static struct traffic difference(const struct traffic *a, const struct traffic *b) {
-    return (struct traffic){
-        .all_gather_elements = a->all_gather_elements - b->all_gather_elements,
-        .all_gather_bytes = a->all_gather_bytes - b->all_gather_bytes,
-        .reduce_scatter_elements = a->reduce_scatter_elements - b->reduce_scatter_elements,
-        .reduce_scatter_bytes = a->reduce_scatter_bytes - b->reduce_scatter_bytes,
-        .all_reduce_elements = a->all_reduce_elements - b->all_reduce_elements,
-        .all_reduce_bytes = a->all_reduce_bytes - b->all_reduce_bytes,
-    };
-}
-
 static void count_step(struct rank *r) {
     struct engine_status now;
     engine_status(r->engine, &now);
     for (int g = 0; g < 2; g++) {
-        r->sent_last_step[g] = difference(&now.sent_by_group[g], &r->sent[g]);
+        r->sent_last_step[g] = traffic_since(&now.sent_by_group[g], &r->sent[g]);
         r->sent[g] = now.sent_by_group[g];
     }
 }

@@ -27,14 +27,14 @@ START_TEST(lines_sum_to_the_file) {
         ck_assert_int_eq(arena_alloc(&a, "test", ARENA_SHARED, NULL), 0);
         ck_assert_uint_eq(a.bytes, size);
         ck_assert_uint_eq(file_bytes(a.fd), size);
-        ck_assert_uint_eq(memory_sum(&a.lines), size);
+        ck_assert_uint_eq(memory_total(&a.lines), size);
         ck_assert_uint_eq(size % (a.used < ARENA_HUGE ? ARENA_PAGE : ARENA_HUGE), 0);
         ck_assert_uint_le(a.huge, size);
         ck_assert_uint_eq(a.lines.grads, sizes[i]);
         ck_assert_uint_eq(a.lines.padding, 10);
         arena_free(&a);
         ck_assert_int_eq(arena_alloc(&a, "again", ARENA_SHARED, NULL), 0);
-        ck_assert_uint_eq(memory_sum(&a.lines), size);
+        ck_assert_uint_eq(memory_total(&a.lines), size);
         arena_free(&a);
     }
 }

@@ -96,7 +96,7 @@ static void expect_memory(struct world *w, const char *text) {
         struct memory planned;
         engine_status(w->trainers[r].e, &s);
         ck_assert_int_eq(engine_account(&w->layout, &o, &planned, NULL), 0);
-        ck_assert_msg(memory_sum(&s.measured) == s.total_bytes, "%s: rank %u", text, r);
+        ck_assert_msg(memory_total(&s.measured) == s.total_bytes, "%s: rank %u", text, r);
         ck_assert_msg(!memcmp(&s.measured, &s.formula, sizeof planned), "%s: rank %u", text, r);
         ck_assert_msg(!memcmp(&s.measured, &planned, sizeof planned), "%s: rank %u", text, r);
     }

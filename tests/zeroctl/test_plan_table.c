@@ -63,8 +63,8 @@ static const struct plan_row *row(const struct plan_table *t, enum strategy s) {
 
 static void sends(const struct plan_table *t, enum strategy s, double within, double between) {
     const struct plan_row *r = row(t, s);
-    ck_assert_double_eq_tol((double)plan_elements(&r->within), within, 0.5);
-    ck_assert_double_eq_tol((double)plan_elements(&r->between), between, 0.5);
+    ck_assert_double_eq_tol((double)traffic_elements(&r->within), within, 0.5);
+    ck_assert_double_eq_tol((double)traffic_elements(&r->between), between, 0.5);
 }
 
 /* 16 ranks on machines of 4: of a flat group's 15 readers 3 are on the same machine. */
@@ -83,7 +83,7 @@ START_TEST(traffic_by_machine) {
     ck_assert_double_eq_tol(row(&t, STRATEGY_ZERO3)->elements_factor, 1.5, 1e-12);
     ck_assert_double_eq_tol(row(&t, STRATEGY_ZERO3)->bytes_factor, 1, 1e-12); /* bf16 gathers */
     ck_assert_double_eq_tol(row(&t, STRATEGY_ZERO2)->bytes_factor, 0.75, 1e-12);
-    ck_assert_uint_eq(plan_bytes(&row(&t, STRATEGY_HYBRID_SHARD)->between),
+    ck_assert_uint_eq(traffic_bytes(&row(&t, STRATEGY_HYBRID_SHARD)->between),
                       (uint64_t)(2 * psi / 4 * 3 / 4) * 4);
     model_free(&m);
 }

@@ -1,6 +1,6 @@
-/* Products and sums of sizes that a trainer chose stop at the top instead of wrapping round. */
-#ifndef ZD_LAYOUT_SATURATE_H
-#define ZD_LAYOUT_SATURATE_H
+/* Products and sums that stop at the top instead of wrapping round: of sizes that a trainer chose. */
+#ifndef ZD_BASE_SATURATE_H
+#define ZD_BASE_SATURATE_H
 
 #include <stdint.h>
 
