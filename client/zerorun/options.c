@@ -24,18 +24,22 @@ static struct opt table[] = {
     OPT_CHOICE(0, "param-dtype", "T", NULL, "fp32|bf16|fp16", &parsed.param_dtype,
                "Type of gathered parameters; default: what the trainer asks for, else fp32. Master "
                "weights are always fp32."),
-    OPT_CHOICE(0, "wire-dtype", "T", NULL, "fp32|bf16", &parsed.wire_dtype,
-               "Type of the gradients that ranks sum (in fp32); default like --param-dtype."),
+    OPT_CHOICE(
+        0, "wire-dtype", "T", NULL, "fp32|bf16", &parsed.wire_dtype,
+        "Type of the gradients that ranks sum (in fp32); default: what the trainer asks for, "
+        "else fp32."),
     OPT_CHOICE(0, "kept-grad", "T", NULL, "fp32|bf16", &parsed.kept_grad,
-               "Type of gradients kept between micro-batches; default like --param-dtype."),
+               "Type of gradients kept between micro-batches; default: what the trainer asks for, "
+               "else fp32."),
     OPT_UNSIGNED(0, "gather-slots", "K", "2", NULL, 1, 64, &parsed.gather_slots,
                  "Slots for gathered parameters, each as large as the largest unit."),
     OPT_UNSIGNED(0, "grad-slots", "K", "2", NULL, 1, 64, &parsed.grad_slots,
                  "Slots for gradients, each as large as the largest unit."),
     OPT_UNSIGNED(0, "threads", "T", "1", NULL, 1, 64, &parsed.threads,
                  "Threads of each daemon that sum and update."),
-    OPT_BYTES(0, "device-memory", "BYTES", "0", 0, UINT64_MAX, &parsed.device_memory,
-              "Most memory that a daemon may take for the model's state; 0: no limit."),
+    OPT_BYTES(0, "device-memory", "SIZE", "0", 0, UINT64_MAX, &parsed.device_memory,
+              "Most memory that a daemon may take for the model's state, 80GB or 80GiB; 0: no "
+              "limit."),
     OPT_TEXT(0, "json", "FILE", NULL, &parsed.json, "Write the job's numbers to FILE at its end."),
     OPT_UNSIGNED(0, "max-skips", "M", "50", NULL, 0, UINT32_MAX, &parsed.max_skips,
                  "Steps in a row whose gradients are not finite before the job fails."),

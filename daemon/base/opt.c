@@ -34,13 +34,18 @@ static bool read_digits(const char *s, uint64_t *n, const char **end) {
 
 /* 0: |s| is no unit. */
 static uint64_t unit_bytes(const char *s) {
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    static const char *const binary[] = {"KiB", "MiB", "GiB", "TiB"};
+    static const char *const decimal[] = {"kB", "MB", "GB", "TB"};
+    uint64_t thousands = 1000;
     if (!*s || !strcmp(s, "B")) {
         return 1;
     }
-    for (unsigned i = 0; i < 4; i++) {
-        if (!strcmp(s, units[i])) {
+    for (unsigned i = 0; i < 4; i++, thousands *= 1000) {
+        if (!strcmp(s, binary[i])) {
             return UINT64_C(1) << (10 * (i + 1));
+        }
+        if (!strcmp(s, decimal[i])) {
+            return thousands;
         }
     }
     return 0;
@@ -53,7 +58,7 @@ static int take_number(const struct opt *o, const char *value, struct err *e) {
     bool fits = read_digits(value, &n, &end);
     uint64_t unit = bytes ? unit_bytes(end) : !*end;
     if (end == value || !unit) {
-        return malformed(o, value, bytes ? "a size like 64KiB or 2GiB" : "a whole number", e);
+        return malformed(o, value, bytes ? "a size like 64KiB, 2GiB or 80GB" : "a whole number", e);
     }
     if (!fits || __builtin_mul_overflow(n, unit, &n) || n < o->min || n > o->max) {
         return out_of_range(o, value, e);

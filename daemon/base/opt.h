@@ -26,7 +26,7 @@ enum opt_kind {
     OPT_KIND_END = 0,
     OPT_KIND_FLAG,
     OPT_KIND_UNSIGNED, /* decimal digits */
-    OPT_KIND_BYTES,    /* digits and an optional KiB, MiB, GiB or TiB */
+    OPT_KIND_BYTES,    /* digits and an optional unit: KiB to TiB, kB to TB */
     OPT_KIND_REAL,     /* finite */
     OPT_KIND_TEXT,
     OPT_KIND_CHOICE, /* a text that is one of |choices| */

@@ -82,6 +82,12 @@ START_TEST(forms) {
     ck_assert_str_eq(o.file, "");
     ck_assert_uint_eq(o.pool, 4096);
     ck_assert(!o.quiet);
+    parses("--pool 5000B", 3);
+    ck_assert_uint_eq(o.pool, 5000);
+    parses("--pool 80GB", 3); /* as zeroctl plan takes it */
+    ck_assert_uint_eq(o.pool, UINT64_C(80000000000));
+    parses("--pool 1TB", 3);
+    ck_assert_uint_eq(o.pool, UINT64_C(1000000000000));
 }
 END_TEST
 
@@ -117,7 +123,10 @@ START_TEST(bad_values) {
     refuses("--ranks 3x", ST_INVALID_ARGUMENT, "--ranks \"3x\": must be a whole number");
     refuses("--ranks -3", ST_INVALID_ARGUMENT, "--ranks \"-3\": must be a whole number");
     refuses("--ranks 1KiB", ST_INVALID_ARGUMENT, "--ranks \"1KiB\": must be a whole number");
-    refuses("--pool 3kb", ST_INVALID_ARGUMENT, "--pool \"3kb\": must be a size like 64KiB or 2GiB");
+    refuses("--pool 3kb", ST_INVALID_ARGUMENT,
+            "--pool \"3kb\": must be a size like 64KiB, 2GiB or 80GB");
+    refuses("--pool 18446744073709552TB", ST_OUT_OF_RANGE,
+            "--pool 18446744073709552TB: must be 4 KiB to 1 TiB");
     refuses("--lr abc", ST_INVALID_ARGUMENT, "--lr \"abc\": must be a number");
     refuses("--lr nan", ST_INVALID_ARGUMENT, "--lr \"nan\": must be a number");
     refuses("--lr inf", ST_INVALID_ARGUMENT, "--lr \"inf\": must be a number");
