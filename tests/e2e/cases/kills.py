@@ -8,7 +8,7 @@ import time
 
 from harness import case, check, equal
 
-RANKS, STEPS, AT = 3, 12, 5
+RANKS, STEPS, AT = 3, 24, 5  # enough steps after it for zerorun to see the first gather
 PHASES = ("gather", "compute", "reduce", "voted", "apply")
 _calm = {}  # (strategy, micro-batches): result of the undisturbed run
 
