@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 
 static int read_json(const cJSON *o, const char *path, struct model *m, struct plan_lines *notes,
                      struct err *e) {

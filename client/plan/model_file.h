@@ -3,7 +3,7 @@
 #ifndef ZD_PLAN_MODEL_FILE_H
 #define ZD_PLAN_MODEL_FILE_H
 
-#include "json_file.h"
+#include "json.h"
 #include "plan.h"
 
 enum { CONFIG_LAYERS_MAX = 10000, CONFIG_EXPERTS_MAX = 1024 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "model_file.h"
 
 void entries_free(struct entries *x) {

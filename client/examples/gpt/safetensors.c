@@ -3,55 +3,24 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are stored as they lie here");
 
-static int failed(const char *path, const char *what, struct err *e) {
-    return err_set(e, errno == ENOENT ? ST_NOT_FOUND : ST_UNAVAILABLE, "%s %s: %s", what, path,
-                   strerror(errno));
-}
-
-static int read_at(int fd, void *to, size_t bytes, uint64_t from, const char *path, struct err *e) {
-    char *at = to;
-    while (bytes > 0) {
-        const ssize_t got = pread(fd, at, bytes, (off_t)from);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return failed(path, "reading", e);
-        }
-        if (got == 0) {
-            return err_set(e, ST_UNAVAILABLE, "%s ends in the middle", path);
-        }
-        at += got;
-        from += (uint64_t)got;
-        bytes -= (size_t)got;
-    }
-    return 0;
-}
-
-static int read_header(struct safetensors *f, struct err *e) {
-    struct stat s;
+static int read_header(struct safetensors *f, uint64_t size, struct err *e) {
     unsigned char length[8];
-    if (fstat(f->fd, &s) < 0) {
-        return failed(f->path, "opening", e);
+    if (size < sizeof length) {
+        return err_set(e, ST_INVALID_ARGUMENT, "%s is no safetensors file: shorter than 8 bytes",
+                       f->path);
     }
-    if (!S_ISREG(s.st_mode) || s.st_size < 8) {
-        return err_set(e, ST_INVALID_ARGUMENT, "%s is no safetensors file: %s", f->path,
-                       S_ISREG(s.st_mode) ? "shorter than 8 bytes" : "no regular file");
-    }
-    const uint64_t size = (uint64_t)s.st_size;
-    int rc = read_at(f->fd, length, sizeof length, 0, f->path, e);
+    int rc = file_read(f->fd, f->path, 0, length, sizeof length, e);
     if (rc < 0) {
         return rc;
     }
@@ -65,7 +34,7 @@ static int read_header(struct safetensors *f, struct err *e) {
                        (uintmax_t)bytes, (uintmax_t)size, SAFETENSORS_MAX_HEADER);
     }
     char *text = mem_zeroed(bytes + 1, 1);
-    rc = read_at(f->fd, text, bytes, 8, f->path, e);
+    rc = file_read(f->fd, f->path, 8, text, bytes, e);
     f->data_start = 8 + bytes;
     if (rc == 0) {
         struct err inner;
@@ -79,12 +48,13 @@ static int read_header(struct safetensors *f, struct err *e) {
 }
 
 int safetensors_open(struct safetensors *f, const char *path, struct err *e) {
-    *f = (struct safetensors){.path = path};
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0) {
-        return failed(path, "opening", e);
+    uint64_t size;
+    *f = (struct safetensors){.path = path, .fd = -1};
+    int rc = file_open(path, &f->fd, &size, e);
+    if (rc < 0) {
+        return rc;
     }
-    const int rc = read_header(f, e);
+    rc = read_header(f, size, e);
     if (rc < 0) {
         safetensors_close(f);
     }
@@ -131,7 +101,8 @@ int safetensors_find(const struct safetensors *f, const char *name, size_t dims,
 
 int safetensors_read(const struct safetensors *f, const struct safetensors_entry *entry, float *to,
                      struct err *e) {
-    return read_at(f->fd, to, entry->end - entry->begin, f->data_start + entry->begin, f->path, e);
+    return file_read(f->fd, f->path, f->data_start + entry->begin, to, entry->end - entry->begin,
+                     e);
 }
 
 static uint64_t tensor_bytes(const struct safetensors_tensor *t) {
@@ -181,6 +152,10 @@ static int write_file(FILE *out, size_t count, const struct safetensors_tensor *
     return bad ? -1 : 0;
 }
 
+static int failed(const char *path, struct err *e) {
+    return err_set(e, file_status(errno), "writing %s: %s", path, strerror(errno));
+}
+
 int safetensors_write(const char *path, size_t count, const struct safetensors_tensor *tensors,
                       struct err *e) {
     char temporary[4096];
@@ -190,12 +165,12 @@ int safetensors_write(const char *path, size_t count, const struct safetensors_t
     }
     FILE *out = fopen(temporary, "we");
     if (!out) {
-        return failed(temporary, "writing", e);
+        return failed(temporary, e);
     }
     int rc = write_file(out, count, tensors);
     rc = fclose(out) != 0 || rc < 0 ? -1 : 0;
     if (rc < 0 || rename(temporary, path) < 0) {
-        rc = failed(path, "writing", e);
+        rc = failed(path, e);
         unlink(temporary);
         return rc;
     }

@@ -39,7 +39,7 @@ struct safetensors {
     uint64_t data_start;
 };
 
-/* Opens and checks. NOT_FOUND, UNAVAILABLE (with the system's words), and safetensors_parse's. */
+/* Opens and checks. file_open's errors, file_read's and safetensors_parse's. */
 int safetensors_open(struct safetensors *f, const char *path, struct err *e);
 void safetensors_close(struct safetensors *f); /* zeroed is allowed */
 
@@ -58,7 +58,7 @@ struct safetensors_tensor {
     const float *data;
 };
 
-/* Writes path.tmp and renames it, so that |path| is never half written. UNAVAILABLE. */
+/* Writes path.tmp and renames it, so that |path| is never half written. file_status's. */
 int safetensors_write(const char *path, size_t count, const struct safetensors_tensor *tensors,
                       struct err *e);
 

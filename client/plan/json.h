@@ -1,6 +1,6 @@
-/* Reading files and the JSON in them, trusting neither. */
-#ifndef ZD_PLAN_JSON_FILE_H
-#define ZD_PLAN_JSON_FILE_H
+/* The JSON of model files, trusting nothing. */
+#ifndef ZD_PLAN_JSON_H
+#define ZD_PLAN_JSON_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -14,12 +14,6 @@ enum {
     JSON_HEADER_MAX = 100 * 1000 * 1000, /* of a safetensors header or an index */
     JSON_DEPTH = 32,                     /* objects and lists in each other */
 };
-
-/* A regular file's descriptor and size. NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT (no regular
- * file); the text names it. */
-int file_open(const char *path, int *fd, uint64_t *size, struct err *e);
-/* |bytes| from |from| on, all of them. UNAVAILABLE. */
-int file_read(int fd, const char *path, uint64_t from, void *to, size_t bytes, struct err *e);
 
 /* One JSON object and nothing else, |bytes| long; |text| has a NUL after them. The caller deletes
  * it. INVALID_ARGUMENT: with the byte. */

@@ -1,62 +1,7 @@
-#include "json_file.h"
+#include "json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* ---- files ---- */
-
-static int failed(const char *path, const char *what, struct err *e) {
-    return err_set(e, errno == ENOENT ? ST_NOT_FOUND : ST_UNAVAILABLE, "%s %.200s: %s", what, path,
-                   strerror(errno));
-}
-
-int file_open(const char *path, int *fd, uint64_t *size, struct err *e) {
-    struct stat s;
-    /* O_NONBLOCK: a FIFO must not keep us waiting */
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (opened < 0) {
-        return failed(path, "opening", e);
-    }
-    if (fstat(opened, &s) < 0) {
-        int rc = failed(path, "opening", e);
-        (void)close(opened);
-        return rc;
-    }
-    if (!S_ISREG(s.st_mode)) {
-        (void)close(opened);
-        return err_set(e, ST_INVALID_ARGUMENT, "%.200s is no regular file", path);
-    }
-    *fd = opened;
-    *size = (uint64_t)s.st_size;
-    return 0;
-}
-
-int file_read(int fd, const char *path, uint64_t from, void *to, size_t bytes, struct err *e) {
-    char *at = to;
-    while (bytes > 0) {
-        const ssize_t got = pread(fd, at, bytes, (off_t)from);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return failed(path, "reading", e);
-        }
-        if (got == 0) {
-            return err_set(e, ST_UNAVAILABLE, "%.200s became shorter while it was read", path);
-        }
-        at += got;
-        from += (uint64_t)got;
-        bytes -= (size_t)got;
-    }
-    return 0;
-}
-
-/* ---- JSON ---- */
 
 /* cJSON recurses, so depth is bounded before it starts. */
 static int check_depth(const char *text, size_t bytes, struct err *e) {
