@@ -108,6 +108,17 @@ def test_symbols(daemon, m, version):
         assert reply.error_response.error_code == 5, request
 
 
+def test_many(daemon, m, version):
+    """A client that asks 700 times before the first answer (the daemon was stopped) gets them all, 4 MB."""
+    request = m.ServerReflectionRequest(file_containing_symbol="zerod.v1.Trainer").SerializeToString()
+    daemon.process.send_signal(signal.SIGSTOP)
+    replies = daemon.channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")(iter([request] * 700), timeout=10)
+    time.sleep(0.3)
+    daemon.process.send_signal(signal.SIGCONT)
+    assert len(list(replies)) == 700
+
+
 def test_nothing_asked(daemon, m, version):
     try:
         ask(daemon, m, version, m.ServerReflectionRequest())
@@ -171,7 +182,7 @@ def main():
         daemon = Daemon(program, f"{folder}/run")
         try:
             for version in ("v1", "v1alpha"):
-                for test in (test_lists, test_files, test_symbols, test_nothing_asked):
+                for test in (test_lists, test_files, test_symbols, test_many, test_nothing_asked):
                     test(daemon, m, version)
                     print(f"{test.__name__} {version} ok")
             trap_15_zero_means_nothing(daemon, m)
