@@ -167,7 +167,7 @@ class Program(unittest.TestCase):
         other = self.path("other.safetensors")
         self.train("--dump", other, "--channels", "64")
         for words, text in (
-                (["--data", "/nowhere/text"], "NOT_FOUND: data file /nowhere/text: No such file"),
+                (["--data", "/nowhere/text"], "NOT_FOUND: opening /nowhere/text: No such file"),
                 (["--data", "/"], "no regular file"),
                 (["--data", short], "has 16 bytes: one sequence and its target need 17"),
                 (["--data", self.data, "--init", broken], "a header of 18446744073709551615 bytes"),
