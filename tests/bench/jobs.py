@@ -115,49 +115,67 @@ def wait(job):
 
 
 def breakdown(job):
-    """Where a step of the GPT job goes, as the daemons see it; the sum is beside gpt's own clock."""
+    """Where a step of the GPT job goes, as rank 0's daemon sees it, beside gpt's own clock: a long run less a
+    short one, so that loading and the first step are in neither."""
     shape, _, _ = SHAPES["3.3M"]
-    runs = []
+    parts, wall = [], []
     for _ in range(3):
-        whole, trained = job.run([table.program("gpt"), "--quiet", "--data", job.text(), *words({**shape, "steps": 8})])
-        steps = trained["steps"]
-        runs.append(({k: 1e3 * v / steps for k, v in whole["seconds"].items()}, 1e3 * trained["seconds"] / steps))
-    wall = [w for _, w in runs]
+        ends = []
+        for steps in (2, 10):
+            whole, trained = job.run([table.program("gpt"), "--quiet", "--data", job.text(),
+                                      *words({**shape, "steps": steps})])
+            ends.append({**whole["ranks"][0]["seconds"], "wall": trained["seconds"], "steps": trained["steps"]})
+        steps = ends[1]["steps"] - ends[0]["steps"]
+        parts.append({k: 1e3 * (ends[1][k] - ends[0][k]) / steps for k in ends[0]})
+        wall.append(parts[-1]["wall"])
     for part, text in (("compute", "computing"), ("gather", "waits in gather"), ("wait", "waits in step")):
-        table.row("gpt 3.3M step: " + text, "ms", [r[part] for r, _ in runs], wall, "the step")
-    table.row("  the three together", "ms", [r["compute"] + r["gather"] + r["wait"] for r, _ in runs], wall, "the step")
-    table.row("  meanwhile: summing", "ms", [r["reduce"] for r, _ in runs], wall, "the step")
-    table.row("  meanwhile: updating", "ms", [r["update"] for r, _ in runs], wall, "the step")
+        table.row("gpt 3.3M step: " + text, "ms", [r[part] for r in parts], wall, "the step")
+    table.row("  the three together", "ms", [r["compute"] + r["gather"] + r["wait"] for r in parts], wall, "the step")
+    table.row("  meanwhile: summing", "ms", [r["reduce"] for r in parts], wall, "the step")
+    table.row("  meanwhile: updating", "ms", [r["update"] for r in parts], wall, "the step")
 
 
 # ---- many tensors ------------------------------------------------------------------------------------
 
-def many(job, units, rounds):
-    """Rounds of paced_trainer with 10 small tensors in each unit, 2 ranks: seconds by what."""
-    trainer = [table.program("paced_trainer"), *words({"units": units, "tensors": 10, "elements": 64, "steps": 4})]
-    runs = [job.run(trainer, ranks=2)[1] for _ in range(rounds)]
-    return {"register, load": [r["attach"] + r["load"] for r in runs], "first step": [r["first_step"] for r in runs],
-            "a step": [r["wall"] for r in runs]}
+UNITS, TENSORS, ELEMENTS = 1000, 10, 64
+
+
+def many(job):
+    """paced_trainer's seconds by what, 2 ranks."""
+    trainer = [table.program("paced_trainer"), *words({"units": UNITS, "tensors": TENSORS, "elements": ELEMENTS,
+                                                       "steps": 4})]
+    r = job.run(trainer, ranks=2)[1]
+    return {"register, load": r["attach"] + r["load"], "first step": r["first_step"], "a step": r["wall"]}
+
+
+def peers_many():
+    """The same of FSDP2, and its name."""
+    group = Group(table.peers_python(), "peers_many.py", (str(UNITS), str(TENSORS), str(ELEMENTS)), 2, limit=120)
+    try:
+        facts = group.facts
+        return ({"register, load": facts["setup"], "first step": facts["first"], "a step": group.ask(1)},
+                f"torch {table.short(facts['torch'])} FSDP2")
+    finally:
+        group.close()
 
 
 def registration(job):
-    """10,000 tensors in 1,000 units; a tenth of that against FSDP2's wrapping and its first step, which
-    for all gave no answer within a minute. Less is better."""
-    rounds = 3
-    for name, ours in many(job, 1000, rounds).items():
-        table.not_run(f"10,000 tensors, {name}", "FSDP2", "only a tenth, in the next rows", "s", ours)
-    ours = many(job, 100, rounds)
-    try:
-        group = Group(table.peers_python(), "peers_many.py", ("100", "10", "64"), 2, limit=60)
-    except Missing as e:
-        for name, mine in ours.items():
-            table.not_run(f"1,000 tensors, {name}", "FSDP2", str(e), "s", mine)
-        return
-    against = f"torch {table.short(group.facts['torch'])} FSDP2"
-    peer = ([group.facts["setup"]] * rounds, [group.facts["first"]] * rounds, [group.ask(1) for _ in range(rounds)])
-    group.close()
-    for (name, mine), theirs in zip(ours.items(), peer):
-        table.row(f"1,000 tensors, {name}", "s", mine, theirs, against)
+    """10,000 tensors in 1,000 units against FSDP2's wrapping of them and its first steps. Less is better."""
+    ours, theirs, against, missing = [], [], "FSDP2", None
+    for _ in range(3):
+        ours.append(many(job))
+        try:
+            if not missing:
+                seconds, against = peers_many()
+                theirs.append(seconds)
+        except Missing as e:
+            missing = str(e)
+    for name in ours[0]:
+        mine, what = [r[name] for r in ours], f"10,000 tensors, {name}"
+        if missing:
+            table.not_run(what, against, missing, "s", mine)
+        else:
+            table.row(what, "s", mine, [r[name] for r in theirs], against)
 
 
 # ---- recovery ----------------------------------------------------------------------------------------

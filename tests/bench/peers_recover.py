@@ -1,7 +1,8 @@
 """FSDP2 under torchrun with a DCP checkpoint every 5 steps; rank 1 kills itself in step 12. Prints how
 long after that the first step was done, and how many steps were done again.
 
-    torchrun --max-restarts 3 --nproc-per-node 4 peers_recover.py EMPTY_FOLDER
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 \\
+        torchrun --standalone --max-restarts 3 --nproc-per-node 4 peers_recover.py EMPTY_FOLDER
 """
 import json
 import os
@@ -46,10 +47,12 @@ for step in range(first, STEPS):
     model(torch.randn(32, 512)).square().mean().backward()
     adamw.step()
     adamw.zero_grad()
-    if rank == 0 and step == first and os.path.exists(died):
-        with open(died) as f:
-            when, where = json.load(f)
-        print("recovered", time.time() - when, where - first, flush=True)
+    if first:
+        if rank == 0:
+            with open(died) as f:
+                when, where = json.load(f)
+            print("recovered", time.time() - when, where - first, torch.__version__.split("+")[0], flush=True)
+        break
     if (step + 1) % EVERY == 0:
         dcp.save(state(), checkpoint_id=os.path.join(folder, str(step + 1)))
         if rank == 0:
