@@ -84,9 +84,7 @@ static const void *params_of(const struct zerod *z, uint32_t unit) {
 /* Until the daemon's gather of the plan's next position is here, or a reason why not. */
 static int await_gather(struct zerod *z, uint32_t unit) {
     int64_t deadline = stream_deadline(z);
-    if (z->put) { /* else a unit that is here already costs no system call */
-        stream_drain(z);
-    }
+    stream_look(z);
     for (;;) {
         int rc = client_interrupted(z);
         if (rc) {
@@ -187,6 +185,7 @@ int zerod_release(struct zerod *z, uint32_t unit) {
 static int await_slot(struct zerod *z, uint32_t unit) {
     int64_t deadline = stream_deadline(z);
     struct err e;
+    stream_look(z);
     for (;;) {
         int rc = client_interrupted(z);
         rc = rc ? rc : lending_open(&z->lending, unit, z->loading, &e);

@@ -158,6 +158,8 @@ int stream_tell(struct zerod *z, Zerod__V1__TrainerRequest *request);
 int stream_put(struct zerod *z, Zerod__V1__TrainerRequest *request);
 /* Writes what is queued and takes in what is there, without waiting. */
 void stream_drain(struct zerod *z);
+/* Takes in what is there; writes only when stream_put left something to be written. */
+void stream_look(struct zerod *z);
 /* Waits until the daemon said something. 0, or -ST_DEADLINE_EXCEEDED; nothing is set. */
 int stream_wait(struct zerod *z, int64_t deadline);
 int64_t stream_deadline(const struct zerod *z); /* of a call that begins now */

@@ -244,16 +244,28 @@ int64_t stream_deadline(const struct zerod *z) {
     return z->timeout_ns > INT64_MAX - now ? INT64_MAX : now + z->timeout_ns;
 }
 
+/* Of the channel: the stream's end said so already, unless there was none. */
+static int lost(struct zerod *z, const struct err *e) {
+    char words[ERR_TEXT];
+    (void)snprintf(words, sizeof words, "the daemon at %s is gone: %.150s", z->address, e->text);
+    state_dead(z, ST_UNAVAILABLE, words);
+    return -ST_UNAVAILABLE;
+}
+
 static int pump(struct zerod *z, int64_t timeout_ns) {
     struct err e = {0};
     z->put = false;
     int rc = grpc_channel_pump(z->channel, timeout_ns, &e);
-    if (rc < 0) { /* the stream's end said so already, unless there was none */
-        char words[ERR_TEXT];
-        (void)snprintf(words, sizeof words, "the daemon at %s is gone: %.150s", z->address, e.text);
-        state_dead(z, ST_UNAVAILABLE, words);
+    return rc < 0 ? lost(z, &e) : rc;
+}
+
+void stream_look(struct zerod *z) {
+    struct err e = {0};
+    if (z->put) {
+        stream_drain(z);
+    } else if (z->state != STATE_DEAD && grpc_channel_look(z->channel, &e) < 0) {
+        (void)lost(z, &e);
     }
-    return rc;
 }
 
 void stream_drain(struct zerod *z) {

@@ -170,6 +170,15 @@ int grpc_channel_pump(struct grpc_channel *ch, int64_t timeout_ns, struct err *e
     return ch->lost ? err_set(e, ST_UNAVAILABLE, "%s", ch->reason.text) : 0;
 }
 
+int grpc_channel_look(struct grpc_channel *ch, struct err *e) {
+    uint64_t events = grpc_client_events(ch->client);
+    (void)read_some(ch);
+    if (grpc_client_events(ch->client) != events) {
+        return 1;
+    }
+    return ch->lost ? err_set(e, ST_UNAVAILABLE, "%s", ch->reason.text) : 0;
+}
+
 int grpc_channel_flush(struct grpc_channel *ch, struct err *e) {
     while (write_some(ch)) {
         struct pollfd p = {.fd = ch->fd, .events = POLLIN | POLLOUT};

@@ -25,6 +25,8 @@ int grpc_channel_fd(const struct grpc_channel *ch); /* for the caller's own poll
  * called, 0 when |timeout_ns| (< 0: none) passed without, -ST_UNAVAILABLE when the connection is
  * lost and no handler was called (all streams have ended by then). */
 int grpc_channel_pump(struct grpc_channel *ch, int64_t timeout_ns, struct err *e);
+/* Takes in what has come, writing nothing. As grpc_channel_pump otherwise. */
+int grpc_channel_look(struct grpc_channel *ch, struct err *e);
 /* Writes what is queued without waiting for anything to read. 0 or -ST_UNAVAILABLE. */
 int grpc_channel_flush(struct grpc_channel *ch, struct err *e);
 
