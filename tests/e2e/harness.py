@@ -51,6 +51,11 @@ def check(ok, text):
         raise Failed(text)
 
 
+def first_seed():
+    """Where a case's randomness starts: $ZEROD_SEED (tests/run sets one), else drawn."""
+    return int(os.environ.get("ZEROD_SEED") or int.from_bytes(os.urandom(4), "little"))
+
+
 def equal(got, want, what):
     if got != want:
         raise Failed(f"{what}: {got!r}, expected {want!r}")

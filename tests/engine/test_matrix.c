@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "device/arena.h"
+#include "tests/base/seed.h"
 #include "world.h"
 
 enum { RANKS = 8, FEW = 3, OPTIMIZER_KINDS = 6, KEYS = 3 * 2 * 2 * OPTIMIZER_KINDS * 2, STEPS = 3 };
@@ -233,8 +234,8 @@ START_TEST(parity) {
 END_TEST
 
 int main(void) {
-    const char *matrix = getenv("ZEROD_MATRIX"), *given = getenv("ZEROD_SEED");
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    const char *matrix = getenv("ZEROD_MATRIX");
+    seed = test_seed("matrix");
     all = matrix && !strcmp(matrix, "all");
     keys_tried = all ? KEYS : matrix ? (unsigned)strtoul(matrix, NULL, 10) : FEW;
     total = mmap(NULL, sizeof *total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -242,8 +243,6 @@ int main(void) {
         return EXIT_FAILURE;
     }
     int64_t begin = clock_ns();
-    printf("seed %lu\n", (unsigned long)seed);
-    fflush(stdout);
     Suite *s = suite_create("matrix");
     TCase *c = tcase_create("matrix");
     tcase_set_timeout(c, all ? 7200 : 120 + 10 * keys_tried);

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "tests/base/seed.h"
 #include "kernels/kernels.h"
 
 static uint64_t data_state;
@@ -20,12 +21,9 @@ static inline uint64_t data_bits(void) {
     return mix64(data_state++);
 }
 
-/* ZEROD_SEED repeats a run. Call in each test: Check runs each in a process of its own. */
+/* Call in each test: Check runs each in a process of its own. */
 static inline void data_seed(const char *test) {
-    const char *s = getenv("ZEROD_SEED");
-    data_state = s ? strtoull(s, NULL, 10) : (uint64_t)clock_ns();
-    printf("%s: ZEROD_SEED=%llu\n", test, (unsigned long long)data_state);
-    (void)fflush(stdout);
+    data_state = test_seed(test);
 }
 
 static inline uint32_t bits_of(float x) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "proto/grpc_channel.h"
 #include "proto/take_descriptors.h"
+#include "tests/base/seed.h"
 #include "tests/proto/raw.h"
 #include "tests/rpc/crowd.h"
 
@@ -172,9 +173,7 @@ static bool hangs_up(int fd) {
 }
 
 START_TEST(garbage) {
-    unsigned seed = (unsigned)clock_ns();
-    (void)printf("seed %u\n", seed);
-    srand(seed);
+    srand((unsigned)test_seed("peers"));
     for (int i = 0; i < 200; i++) {
         struct buf b = {0};
         if (i % 2) { /* half of them begin well */

@@ -6,7 +6,7 @@ import re
 import signal
 import time
 
-from harness import case, check, equal
+from harness import case, check, equal, first_seed
 
 RANKS, STEPS, AT = 3, 24, 5  # enough steps after it for zerorun to see the first gather
 PHASES = ("gather", "compute", "reduce", "voted", "apply")
@@ -63,7 +63,7 @@ for _phase in PHASES:
 
 def random_moments(bench, strategy, ranks, k):
     """kill -9 of one or two trainers at moments from a seed, no drill: the same numbers in the end."""
-    seed = int(os.environ.get("ZEROD_SEED") or int.from_bytes(os.urandom(4), "little"))
+    seed = first_seed()
     chooser, steps, kills = random.Random(seed), 40, 6
     bench.note(f"seed {seed}")
     options = job_of(strategy)[1]
