@@ -138,7 +138,8 @@ static void on_status(struct grpc_call *call, const ProtobufCMessage *request) {
     m.phase = (char *)phase_of(r);
     m.attachment = r->attachment;
     m.trainer_pid = session_trainer_pid(r);
-    m.steps = r->steps;
+    uint64_t decided = job_rank_decided(r->job);
+    m.steps = decided ? decided - 1 : 0; /* step 0 trains nothing */
     m.gather_ns = r->waits.gather_ns;
     m.compute_ns = r->waits.compute_ns;
     m.wait_ns = r->waits.step_ns;

@@ -104,7 +104,6 @@ static void op_apply(void *ctx, const struct decision *d) {
     r->scale = d->scale.scale;
     r->skips_in_row = d->skips_in_row;
     count_step(r);
-    r->steps += d->fence.step > 0;
     if (drill_due(&r->drill, (unsigned)r->options.rank, DRILL_APPLY, &d->fence) && r->session) {
         drill_kill(&r->drill, r->session->pidfd);
     }

@@ -93,7 +93,6 @@ struct rank {
     struct drill drill;
 
     struct grpc_call *hash_call; /* a Hash that waits for the engine */
-    uint64_t steps;              /* determined training steps */
     uint64_t skips_in_row;       /* of the last decision, like ... */
     double scale;                /* ... what losses are multiplied with */
     /* At the last decision; since the one before it. By group: within, between. */
