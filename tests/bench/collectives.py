@@ -20,7 +20,7 @@ from groups import Group, Missing, Mpi, Server  # noqa: E402
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 KINDS = ("all-gather", "reduce-scatter", "all-reduce")
 # bytes, rounds; the largest take gloo seconds each, see PATIENCE
-SIZES = ((KIB, 5), (64 * KIB, 5), (MIB, 5), (16 * MIB, 3), (64 * MIB, 3), (256 * MIB, 2))
+SIZES = ((KIB, 5), (64 * KIB, 5), (MIB, 5), (16 * MIB, 3), (64 * MIB, 3), (256 * MIB, 3))
 BUDGET, MOST = 0.04, 1000  # seconds a measurement of small sizes takes about, and its repeats
 PATIENCE = 6  # seconds after which no further round of a kind and size begins
 
@@ -34,7 +34,8 @@ class Asked:
 
     def __init__(self, name, server, kind_word=None, least=0):
         self.name, self.server, self.kind_word, self.least = name, server, kind_word, least
-        self.failed = None
+        self.failed = None  # why it is not asked any more
+        self.told = False
 
     def seconds(self, kind, size, repeats):
         return self.server.ask(f"{self.kind_word or kind} {size} {repeats}")
@@ -73,9 +74,10 @@ def rows(ranks, kind, size, rounds, ours, peers):
     unit, scale = ("GiB/s", size / GIB) if size >= MIB else ("k/s", 1e-3)
     what = f"{kind} {size_words(size)}, {ranks} ranks"
     for peer in peers:
-        if peer.failed:
-            table.not_run(what, peer.name, peer.failed, unit, [x * scale for x in ours.rates])
-        elif peer.rates:
+        if peer.failed and not peer.told:
+            table.not_run(f"collectives from {size_words(size)}, {ranks} ranks", peer.name, peer.failed)
+            peer.told = True
+        elif not peer.failed and peer.rates:
             table.row(what, unit, [x * scale for x in ours.rates], [x * scale for x in peer.rates], peer.name)
 
 
