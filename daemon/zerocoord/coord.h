@@ -46,7 +46,8 @@ struct coord {
     struct rpc_server *server;
     struct rpc_health *health;
     uv_timer_t tick; /* names silent ranks */
-    bool ending, failed, agreed;
+    int64_t since_ns;
+    bool ending, failed, agreed, named; /* named: who was missing at the start */
 
     struct member *members; /* one a rank */
     struct unit *units;     /* of the agreed model, for texts */

@@ -25,7 +25,8 @@ static struct opt options[] = {
     OPT_UNSIGNED(0, "world", "N", NULL, NULL, 1, LAYOUT_MAX_RANKS, &self.options.world,
                  "Number of ranks."),
     OPT_UNSIGNED(0, "silence", "S", "30", "s", 1, 86400, &self.options.silence_s,
-                 "A rank that has not voted this long after another did is named."),
+                 "A rank that has not voted this long after another did is named, and one without "
+                 "whose daemon or trainer the job has not begun by then."),
     OPT_UNSIGNED(0, "max-skips", "M", "50", NULL, 0, UINT32_MAX, &self.options.max_skips,
                  "Steps in a row whose gradients are not finite before the job ends."),
     OPT_UNSIGNED(0, "observers", "GID", NULL, NULL, 0, UINT32_MAX - 1, &self.options.observers,
@@ -61,12 +62,30 @@ static void on_end(void *user, enum life_cause cause) {
 
 /* ---- the start ---- */
 
+/* A job that does not begin says once what it waits for. */
+static void name_missing(struct coord *c, int64_t limit) {
+    if (c->named || c->agreed || clock_ns() - c->since_ns < limit) {
+        return;
+    }
+    c->named = true;
+    for (unsigned i = 0; i < c->options.world; i++) {
+        const struct member *m = &c->members[i];
+        if (!m->registered) {
+            log_warn("the job waits for rank %u of %u: its %s within %llu s", i,
+                     (unsigned)c->options.world,
+                     m->call ? "trainer has not registered a model" : "daemon has not joined",
+                     (unsigned long long)c->options.silence_s);
+        }
+    }
+}
+
 static void on_tick(uv_timer_t *t) {
     struct coord *c = t->data;
     unsigned rank = 0;
     int64_t age = 0;
     struct fence f = job_coordinator_fence(c->job);
     int64_t limit = (int64_t)c->options.silence_s * 1000000000;
+    name_missing(c, limit);
     if (!fence_equal(&f, &c->warned) &&
         job_coordinator_silent(c->job, clock_ns(), limit, &rank, &age)) {
         c->warned = f;
@@ -107,6 +126,7 @@ static int start(struct coord *c, struct err *e) {
     services[3] = rpc_reflection_service(&reflection);
     uv_timer_init(&c->loop, &c->tick);
     c->tick.data = c;
+    c->since_ns = clock_ns();
     uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
     code = rpc_server_listen(&c->loop, c->options.listen, services, SERVICES, &c->server, e);
     if (code == 0 && opt_given(options, "observers")) {

@@ -3,9 +3,13 @@ concerned. Each case is named after what must happen here; its comment gives the
 trainer's side: numbers are exact, so the trainer itself knows what must come out.
 """
 import json
+import os
 import re
+import signal
+import subprocess
+import time
 
-from harness import case, check, equal
+from harness import HANG, Skipped, case, check, equal
 
 ALL = (("ddp", None), ("zero1", None), ("zero2", None), ("zero3", None), ("hybrid_shard", 2), ("hybrid_zero2", 2))
 
@@ -69,6 +73,75 @@ def overflow(bench):
     for strategy, size in ALL:
         got = field(bench, strategy, "infinite", size=size)
         equal(got["skipped"], 1, f"skipped ({strategy})")
+
+
+# ---- a rank is silent: processes started by hand, since zerorun would end the job ------------------
+
+def by_hand(bench, daemons, world):
+    """A coordinator and some of its daemons. (Waits until the coordinator says a text, and returns all that it said;
+    ends them; seconds after which it names who is silent.)"""
+    silence = int(2 * bench.slow)
+    path, said = bench.path, bench.path("coordinator.log")
+    job = ["--job", "by-hand", "--world", str(world)]
+    commands = [["zerocoord", "--listen", path("c.sock"), "--silence", str(silence)]]
+    commands += [["zerod", "--listen", path(f"r{r}.sock"), "--handover", path(f"r{r}.fd"), "--coordinator",
+                  path("c.sock"), "--rank", str(r)] for r in daemons]
+    started = []
+    with open(said, "wb") as log:
+        for name, *words in commands:
+            started.append(subprocess.Popen([bench.program(name), *words, *job], env=bench.environment, stderr=log))
+
+    def hears(part):
+        end = time.monotonic() + HANG * bench.slow
+        while True:
+            with open(said, errors="replace") as f:
+                text = f.read()
+            if part in text:
+                return text
+            check(time.monotonic() < end, f"no \"{part}\" within {HANG} s in:\n{text}")
+            time.sleep(0.02)
+
+    def end():
+        started[0].terminate()
+        for process in started:
+            process.wait(HANG * bench.slow)
+    return hears, end, silence
+
+
+def train_by_hand(bench, rank, world, *words):
+    """The field trainer; its daemon must listen already, as zerorun waits for it."""
+    address, end = bench.path(f"r{rank}.sock"), time.monotonic() + HANG * bench.slow
+    while not os.path.exists(address):
+        check(time.monotonic() < end, f"no {address}")
+        time.sleep(0.01)
+    where = {"RANK": str(rank), "WORLD_SIZE": str(world), "ZEROD_ADDRESS": address}
+    return subprocess.Popen([bench.program("field"), *words], env={**bench.environment, **where},
+                            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+@case("field/a_missing_rank_is_named")
+def missing(bench):
+    """byteps#37, #233, #361, torchtune#1175: one process is late or elsewhere, and nobody says what is waited for."""
+    hears, end, silence = by_hand(bench, (0, 2), 3)
+    trainer = train_by_hand(bench, 0, 3, "norm")
+    text = hears(f"waits for rank 2 of 3: its trainer has not registered a model within {silence} s")
+    check(f"waits for rank 1 of 3: its daemon has not joined within {silence} s" in text, text)
+    check("rank 0 of 3" not in text, text)
+    end()
+    trainer.wait(HANG * bench.slow)
+
+
+@case("field/a_rank_whose_step_is_missing_is_named", seconds=10)
+def lingers(bench):
+    """accelerate#2375: one rank is missing in the last collective of a step, all hang. Here it is named while the others
+    wait for it; when it comes, all go on."""
+    hears, end, silence = by_hand(bench, (0, 1), 2)
+    trainers = [train_by_hand(bench, r, 2, "lingers", str(silence + 3)) for r in (0, 1)]
+    for trainer in trainers:
+        equal(trainer.wait(HANG * bench.slow), 0, "exit status of a trainer")
+    text = hears("rank 1 has not voted in step 2, attempt 1")
+    check("rank 0" not in text, text)
+    end()
 
 
 # ---- numbers ---------------------------------------------------------------------------------------
@@ -239,6 +312,32 @@ def another_model(bench):
     text = bench.fail(2, "zero3", ["/bin/sh", "-c", script], drill="kill-trainer:rank=1,step=2", max_restarts=1)
     for part in ("FAILED_PRECONDITION", "[5]", "[6]"):
         check(part in text, f"no \"{part}\" in:\n{text}")
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
+
+
+@case("field/memory_stays_flat", seconds=15)
+def flat(bench):
+    """DeepSpeed#7693, #3590: the host's memory grows with the steps. From step 200 to 3000."""
+    if bench.sanitized:
+        raise Skipped("a sanitizer keeps freed memory for a while")
+    trainer = [bench.program("synth"), "--steps", "100000", "--micro-batches", "2", "--sizes", "6000,500,1"]
+    job = bench.start(2, "zero3", trainer)
+
+    def look(step):
+        job.poll(lambda: job.status_at(step), f"step {step}", 30)
+        pids = {f"zerod {r}": pid for r, pid in job.pids("zerod").items()}
+        return {name: resident(pid) for name, pid in {**pids, "zerocoord": job.pids("zerocoord")[0]}.items()}
+    before = look(200)
+    after = look(3000)
+    for name, kib in before.items():
+        check(after[name] <= kib * 1.01, f"{name}: {kib} KiB at step 200, {after[name]} KiB at step 3000")
+    bench.note(", ".join(f"{name} {kib} to {after[name]} KiB" for name, kib in before.items()))
+    os.kill(job.process.pid, signal.SIGTERM)
+    equal(job.wait(12), 1, "exit status after SIGTERM")
 
 
 # ---- the plan ----------------------------------------------------------------------------------------

@@ -1,21 +1,25 @@
 /* What each mode changes, and what it must see.
  *
- *   mean K         K micro-batches; values are exact sums over ranks and micro-batches
- *   skips          rank 1 does not reduce "second" in step 2: every rank is told, the step is
- * redone early          rank 1 steps after one of two micro-batches, likewise absent "expert" may
- * be absent, and ranks leave it out in turns, once all of them twice          rank 1 reduces
- * "first" a second time: refused, and the try goes on frozen         "first" is frozen: its values
- * stay, it has no gradient same-name      a tensor's name is in two units other-dtype    rank 1
- * asks for bf16 parameters (other-wire: for bf16 gradients) rounding       bf16 parameters of 1,
- * updates far below their resolution infinite       fp16: rank 1's gradient is infinite in step 2
- *   nans N         gradients are no numbers in the first N steps, then three good steps of Adam
- *   floor          fp16: gradients stay infinite
- *   norm           the same gradient on every rank; prints norms
+ * - mean K: K micro-batches; values are exact sums over ranks and micro-batches.
+ * - skips: rank 1 does not reduce "second" in step 2: every rank is told, the step is redone.
+ * - early: rank 1 steps after one of two micro-batches, likewise.
+ * - absent: "expert" may be absent, and ranks leave it out in turns, once all of them.
+ * - twice: rank 1 reduces "second" a second time: refused, and the try goes on.
+ * - frozen: "first" is frozen: its values stay, it has no gradient.
+ * - same-name: a tensor's name is in two units.
+ * - other-dtype, other-wire: rank 1 asks for bf16 parameters, for bf16 gradients.
+ * - rounding: bf16 parameters of 1, updates far below their resolution.
+ * - infinite: fp16: rank 1's gradient is infinite in step 2.
+ * - nans N: gradients are no numbers in the first N steps, then three good steps of Adam.
+ * - floor: fp16: gradients stay infinite.
+ * - norm: the same gradient on every rank; prints norms.
+ * - lingers N: rank 1 does nothing for N seconds before step() of step 2.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "field.h"
 
@@ -124,6 +128,10 @@ void mode_after_reduce(struct field *f, const struct zerod_try *t, uint32_t unit
     void *slot;
     if (is(f, "twice") && unit == SECOND && is_wrong(f, f->rank, t->step, t->attempt)) {
         expect(f, zerod_grad(f->z, SECOND, false, &slot), ZEROD_ALREADY_EXISTS, "second");
+    }
+    /* The last reduce of the plan. */
+    if (is(f, "lingers") && unit == FIRST && is_wrong(f, f->rank, t->step, t->attempt)) {
+        (void)sleep((unsigned)f->argument);
     }
 }
 
