@@ -1,5 +1,4 @@
 /* How an attachment begins and ends: arguments, what the daemon may get wrong, forked children. */
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/client.h"
+#include "tests/base/suite.h"
 #include "fake.h"
 
 static struct zerod_error error;
@@ -260,9 +260,5 @@ int main(void) {
     tcase_add_test(c, attach_has_a_deadline);
     tcase_add_test(c, a_forked_child_is_no_trainer);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

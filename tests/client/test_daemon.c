@@ -1,7 +1,5 @@
 /* A daemon that lies, dies or is silent. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include "base/clock.h"
 #include "client/client.h"
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "fake.h"
 
 static struct fake *f;
@@ -259,9 +258,5 @@ int main(void) {
     tcase_add_test(c, a_silent_step_is_in_doubt);
     tcase_add_test(c, begin_can_be_waited_for_again);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,6 +1,5 @@
 /* Ten thousand steps in one attachment: no memory, mapping or descriptor more than after the first
  * thousand; and attaching again and again leaves nothing. */
-#include <check.h>
 #include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/base/suite.h"
 #include "fake.h"
 
 /* Sanitizers make it slow, and their allocator does not count for us. */
@@ -107,9 +107,5 @@ int main(void) {
     tcase_add_test(c, steps_leave_nothing);
     tcase_add_test(c, attachments_leave_nothing);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

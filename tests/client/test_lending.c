@@ -1,11 +1,11 @@
 /* The bookkeeping of leases, slots and pushes. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "client/lending.h"
+#include "tests/base/suite.h"
 
 enum { UNITS = 3, ELEMENTS = 64 };
 
@@ -193,9 +193,5 @@ int main(void) {
     tcase_add_test(c, what_is_held_is_listed);
     tcase_add_test(c, an_eval_pass_starts_both_plans_anew);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

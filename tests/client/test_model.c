@@ -1,9 +1,9 @@
 /* The model's checks and its message. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
+#include "tests/base/suite.h"
 #include "fake.h"
 
 static struct err e;
@@ -209,9 +209,5 @@ int main(void) {
     tcase_add_test(c, tensors_are_checked);
     tcase_add_test(c, plans_and_numbers_are_checked);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,10 +1,9 @@
 /* What a daemon may answer to a registration: places of frozen, ignored and tied tensors, and what
  * cannot be true. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
+#include "tests/base/suite.h"
 
 enum { UNITS = 2, TENSORS = 3 };
 #define NOWHERE ZEROD_NOWHERE
@@ -155,9 +154,5 @@ int main(void) {
     tcase_add_test(c, lies_are_refused);
     tcase_add_test(c, an_alias_of_nothing_is_refused);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

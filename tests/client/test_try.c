@@ -1,5 +1,4 @@
 /* A try that nothing disturbs: loading, prefetch without round trips, leases, cursors, eval. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "base/clock.h"
 #include "client/client.h"
+#include "tests/base/suite.h"
 #include "fake.h"
 
 static struct fake *f;
@@ -280,9 +280,5 @@ int main(void) {
     tcase_add_test(c, prefetch_announces_a_step);
     tcase_add_test(c, an_eval_pass_gathers_only);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,10 +1,9 @@
 /* Void tries, refusals of requests and of one-way messages, a trainer that leaves its plan. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/base/suite.h"
 #include "fake.h"
 
 static struct fake *f;
@@ -233,9 +232,5 @@ int main(void) {
     tcase_add_test(c, a_refused_one_way_message_shows_once);
     tcase_add_test(c, a_refused_gather_can_be_asked_again);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

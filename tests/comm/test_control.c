@@ -1,12 +1,11 @@
 /* Records are read whole or not at all; waiting ends when any of the words is raised. */
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "comm/control.h"
 #include "comm/wait.h"
+#include "tests/base/suite.h"
 
 enum { READS = 1000, BURST = 64 };
 
@@ -84,9 +83,5 @@ int main(void) {
     tcase_add_test(c, a_record_being_written_is_not_read);
     tcase_add_test(c, any_word_ends_the_wait);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

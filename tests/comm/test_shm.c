@@ -1,9 +1,9 @@
 /* Four ranks in one process: what may be read when, what is mapped, and that exactly what was asked
  * for is fetched and counted. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/base/suite.h"
 #include "ranks.h"
 
 START_TEST(a_gather_takes_the_version_it_wants) {
@@ -161,9 +161,5 @@ int main(void) {
     tcase_add_loop_test(c, only_what_is_read_is_mapped, 0, 2);
     tcase_add_test(c, garbage_pages_are_refused);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

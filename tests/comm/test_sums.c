@@ -1,7 +1,7 @@
 /* Four ranks in one process: sums of slots and of kept gradients. */
-#include <check.h>
 #include <stdlib.h>
 
+#include "tests/base/suite.h"
 #include "ranks.h"
 
 static void put_value(unsigned rank, uint32_t slot, float value) {
@@ -173,9 +173,5 @@ int main(void) {
     tcase_add_loop_test(c, absent_ranks_count_as_zeros, 0, 2);
     tcase_add_loop_test(c, an_all_reduce_is_in_place, 0, 2);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,13 +1,12 @@
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "device/arena.h"
+#include "tests/base/suite.h"
 
 static uint64_t file_bytes(int fd) {
     struct stat st;
@@ -120,9 +119,5 @@ int main(void) {
     tcase_add_test(c, seals_hold);
     tcase_add_test(c, garbage_is_not_imported);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,7 +1,7 @@
-#include <check.h>
 #include <stdlib.h>
 
 #include "device/device.h"
+#include "tests/base/suite.h"
 
 enum { MANY = 200000 };
 
@@ -67,9 +67,5 @@ int main(void) {
     tcase_add_test(c, shares_cover_and_start_on_grains);
     tcase_add_test(c, refuses_silly_numbers);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

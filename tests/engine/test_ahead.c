@@ -1,7 +1,6 @@
 /* Gathers run ahead of the trainer, unless they are told not to. */
-#include <check.h>
-#include <stdlib.h>
 
+#include "tests/base/suite.h"
 #include "world.h"
 
 /* A trainer that takes its time finds every gather but the step's first complete; where the machine
@@ -55,9 +54,5 @@ int main(void) {
     tcase_add_loop_test(c, gathers_run_ahead, 0, 4);
     tcase_add_loop_test(c, on_demand_nothing_runs_ahead, 0, 2);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,11 +1,10 @@
 /* What a trainer may ask when: wrong calls are refused in words and launch nothing, leases, eval
  * passes, held updates. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/base/suite.h"
 #include "world.h"
 
 static struct world *w;
@@ -379,9 +378,5 @@ int main(void) {
     tcase_add_test(c, before_entering_all_is_quiet);
     tcase_add_test(c, updates_can_be_held_back);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

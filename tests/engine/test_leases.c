@@ -1,8 +1,7 @@
 /* Gather slots and leases, and the plan's order, without an engine. */
-#include <check.h>
-#include <stdlib.h>
 
 #include "engine/leases.h"
+#include "tests/base/suite.h"
 #include "reference.h"
 
 static struct model model;
@@ -197,9 +196,5 @@ int main(void) {
     tcase_add_test(c, left_out_gathers_give_their_slots_back);
     tcase_add_test(c, a_gap_is_what_may_be_left_out);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

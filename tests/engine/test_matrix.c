@@ -7,7 +7,6 @@
  * ZEROD_MATRIX: how many keys (micro-batches, wire, kept, optimizer, shape) are tried for each
  * number of ranks, each with all strategies; "all": every one, with every parameter dtype.
  * ZEROD_SEED: of another run. */
-#include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "base/hash.h"
 #include "device/arena.h"
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "world.h"
 
 enum { RANKS = 8, FEW = 3, OPTIMIZER_KINDS = 6, KEYS = 3 * 2 * 2 * OPTIMIZER_KINDS * 2, STEPS = 3 };
@@ -248,10 +248,7 @@ int main(void) {
     tcase_set_timeout(c, all ? 7200 : 120 + 10 * keys_tried);
     tcase_add_loop_test(c, parity, 1, RANKS + 1);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
+    int status = run_suite(s);
     printf("matrix: %u cells in %.1f s\n", *total, (double)(clock_ns() - begin) * 1e-9);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

@@ -1,9 +1,7 @@
 /* Memory and traffic equal the formulas exactly; nothing is added after registration and nothing
  * stays after the end; foreign descriptors are looked at before they are used. */
-#include <check.h>
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,6 +10,7 @@
 
 #include "device/arena.h"
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "world.h"
 
 enum { STRATEGIES = 6 };
@@ -294,9 +293,5 @@ int main(void) {
     tcase_add_test(c, foreign_descriptors);
     tcase_add_loop_test(c, late_peers, 0, STRATEGIES);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

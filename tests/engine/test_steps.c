@@ -1,11 +1,10 @@
 /* Loads and steps over strategies, dtypes, ranks, slots, threads, instruction sets, micro-batches:
  * always the reference's bits. */
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "world.h"
 
 enum { STRATEGIES = 6 };
@@ -129,9 +128,5 @@ int main(void) {
     tcase_add_loop_test(c, many_micro_batches, 0, STRATEGIES);
     tcase_add_loop_test(c, an_infinite_gradient_skips, 0, STRATEGIES);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

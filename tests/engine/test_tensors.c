@@ -1,12 +1,11 @@
 /* What a tensor may be: frozen, of its own dtype, made by an initialiser, with multipliers of its
  * own, ignored, an alias; a unit that is reduced twice in a micro-batch, or left out. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "world.h"
 
 enum { STRATEGIES = 6 };
@@ -191,9 +190,5 @@ int main(void) {
     tcase_add_test(c, wrong_calls_are_refused);
     tcase_add_loop_test(c, checksums_are_of_what_is_loaded, 0, STRATEGIES);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

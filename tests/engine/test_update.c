@@ -1,7 +1,6 @@
 /* An update that is stopped between any two of its writes, and then continued, gives the bits of
  * one that was not stopped. What a stop in the middle of a write may leave is scribbled over first.
  */
-#include <check.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "base/hash.h"
 #include "engine/update.h"
+#include "tests/base/suite.h"
 #include "reference.h"
 
 enum { MAX_THREADS = 2, UNITS_MAX = 8 };
@@ -224,9 +224,5 @@ int main(void) {
     tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, stopped_anywhere, 0, 6);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,11 +1,10 @@
 /* Attempts that are voided after any number of calls, learned of by each rank in its own time, and
  * redone: the bits are those of the undisturbed run, and none of the void gradients (a million
  * times as large) is ever seen. */
-#include <check.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "world.h"
 
 enum { STRATEGIES = 6 };
@@ -110,9 +109,5 @@ int main(void) {
     tcase_add_loop_test(c, a_trainer_dies_anywhere, 0, 12);
     tcase_add_test(c, stale_tags_wait);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

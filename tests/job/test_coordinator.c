@@ -1,6 +1,5 @@
 /* The coordinator's machine: the roster, votes, recovery from reports, giving way; and its cost
  * with 1,024 ranks. Every op is written into a log line; a test compares the log. */
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <time.h>
 
 #include "job/coordinator.h"
+#include "tests/base/suite.h"
 
 enum { RANKS = 2 };
 
@@ -378,9 +378,5 @@ int main(void) {
     tcase_add_test(t, a_refused_coordinator_gives_up);
     tcase_add_test(t, a_thousand_ranks_are_cheap);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

@@ -1,13 +1,12 @@
 /* The decision as a function of the votes: sums in rank order, clipping, skips, and every way in
  * which ranks can disagree. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "job/decide.h"
+#include "tests/base/suite.h"
 
 static struct decide_options options = {
     .optimizer = {.kind = OPTIMIZER_ADAMW,
@@ -322,9 +321,5 @@ int main(void) {
     tcase_add_test(t, loading_has_no_scalars);
     tcase_add_test(t, rank_0_gives_the_shared_cursor);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

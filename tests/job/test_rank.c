@@ -1,12 +1,12 @@
 /* A rank's machine, event by event. Every op is written into a log line; a test compares the log.
  */
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "job/rank.h"
+#include "tests/base/suite.h"
 
 static struct records *records;
 static struct job_rank *j;
@@ -388,9 +388,5 @@ int main(void) {
     tcase_add_test(t, a_voided_yes_is_told);
     tcase_add_test(t, the_decision_carries_rank_0s_shared_cursor);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

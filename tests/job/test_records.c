@@ -1,10 +1,10 @@
 /* Records in adopted memory: what is read back, which buffer is written, and that a record with any
  * byte wrong is no record. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "job/words.h"
+#include "tests/base/suite.h"
 
 static struct records *r;
 static const uint8_t uuid_a[JOB_UUID] = "coordinator a", uuid_b[JOB_UUID] = "coordinator b";
@@ -219,9 +219,5 @@ int main(void) {
     tcase_add_test(t, a_torn_write_is_no_record);
     tcase_add_test(t, the_higher_grant_counts);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(s);
 }

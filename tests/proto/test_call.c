@@ -1,9 +1,8 @@
 /* Unary calls between a client and a server in memory. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/framing.h"
+#include "tests/base/suite.h"
 #include "tests/proto/pair.h"
 
 #define SECOND INT64_C(1000000000)
@@ -348,9 +347,5 @@ int main(void) {
     tcase_add_test(t, roles);
     tcase_add_test(t, trap_13_handlers_touch_other_calls);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,9 +1,8 @@
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/framing.h"
 #include "proto/unix_address.h"
+#include "tests/base/suite.h"
 
 struct seen {
     unsigned count;
@@ -194,9 +193,5 @@ int main(void) {
     tcase_add_test(t, statuses);
     tcase_add_test(t, socket_paths);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,11 +1,11 @@
 /* Peers that break the rules, byte by byte: each limit is kept, other calls go on. */
-#include <check.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/framing.h"
 #include "proto/unpack.h"
+#include "tests/base/suite.h"
 #include "tests/proto/pair.h"
 #include "tests/proto/raw.h"
 
@@ -325,9 +325,5 @@ int main(void) {
     tcase_add_test(t, trap_12_endless_headers);
     tcase_add_test(t, half_sent_messages_are_bounded);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,10 +1,10 @@
 /* Streams between a client and a server in memory: many messages, flow control, cancel. */
-#include <check.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/framing.h"
+#include "tests/base/suite.h"
 #include "tests/proto/pair.h"
 
 static struct pair p;
@@ -228,9 +228,5 @@ int main(void) {
     tcase_add_test(t, server_ends_early);
     tcase_add_test(t, trap_09_more_calls_than_the_limit);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

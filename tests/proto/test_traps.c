@@ -24,12 +24,11 @@
  *  19 threads                         here, for what the wire can do: an answer that comes from
  *                                     elsewhere after its caller went. That workers never hold a
  *                                     call is seen by TSan in the end-to-end cases */
-#include <check.h>
 #include <nghttp2/nghttp2.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/framing.h"
+#include "tests/base/suite.h"
 #include "tests/proto/pair.h"
 #include "tests/proto/raw.h"
 #include "tests/proto/seen.h"
@@ -352,9 +351,5 @@ int main(void) {
     tcase_add_test(t, trap_18_te_is_sent);
     tcase_add_test(t, trap_19_answer_after_the_caller_went);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

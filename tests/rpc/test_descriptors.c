@@ -1,11 +1,11 @@
 /* Look-ups in a hand-made FileDescriptorSet: imports, nesting, and sets cut anywhere. What the
  * built-in set holds is asked from outside, by test_daemon.py. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "rpc/descriptors.h"
+#include "tests/base/suite.h"
 
 /* Appends a field of that number (below 16) with |n| bytes (below 128). */
 static void put(struct buf *b, unsigned number, const void *bytes, size_t n) {
@@ -106,9 +106,5 @@ int main(void) {
     tcase_add_test(t, symbols);
     tcase_add_test(t, cut_anywhere);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,12 +1,11 @@
 /* A client connection on libuv, and health, against a server in another thread. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "health.pb-c.h"
 #include "proto/unpack.h"
 #include "rpc/dial.h"
+#include "tests/base/suite.h"
 #include "tests/rpc/host.h"
 
 #define SECOND INT64_C(1000000000)
@@ -219,9 +218,5 @@ int main(void) {
     tcase_add_test(t, check);
     tcase_add_test(t, watch);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,12 +1,11 @@
 /* Peers that do far too much, over real sockets: others are served all the while, and the memory is
  * what it was (both are printed). The server's loop is a thread of this process, so its resident
  * size is ours. */
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/base/suite.h"
 #include "tests/proto/raw.h"
 #include "tests/rpc/crowd.h"
 
@@ -207,9 +206,5 @@ int main(void) {
     tcase_add_test(t, trap_06_oversized);
     tcase_add_test(t, connections_10000_in_a_row);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,8 +1,6 @@
 /* The descriptor socket: tickets, and guests that misbehave. */
-#include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -13,6 +11,7 @@
 #include "base/clock.h"
 #include "proto/take_descriptors.h"
 #include "proto/unix_address.h"
+#include "tests/base/suite.h"
 #include "tests/rpc/host.h"
 
 #define MS INT64_C(1000000)
@@ -333,9 +332,5 @@ int main(void) {
     tcase_add_test(t, deadline);
     tcase_add_test(t, on_a_loop);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,4 @@
 /* Peers of a real socket that are no clients, or not ours: the server goes on for others. */
-#include <check.h>
 #include <grp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "proto/grpc_channel.h"
 #include "proto/take_descriptors.h"
 #include "tests/base/seed.h"
+#include "tests/base/suite.h"
 #include "tests/proto/raw.h"
 #include "tests/rpc/crowd.h"
 
@@ -236,9 +236,5 @@ int main(void) {
     tcase_add_test(t, garbage);
     tcase_add_test(t, half_sent_frames);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,4 @@
 /* The server over a real socket, with the poll(2) channel. */
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/clock.h"
 #include "proto/framing.h"
 #include "proto/grpc_channel.h"
+#include "tests/base/suite.h"
 #include "tests/rpc/crowd.h"
 
 #define MS INT64_C(1000000)
@@ -295,9 +295,5 @@ int main(void) {
     tcase_add_test(t, trap_10_drain_lets_calls_end);
     tcase_add_test(t, close_with_open_calls);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

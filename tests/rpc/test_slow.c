@@ -1,12 +1,12 @@
 /* Peers that do next to nothing, over real sockets: others are served all the while, what one such
  * peer may cost is bounded, and all of it comes back (printed). */
-#include <check.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "proto/framing.h"
+#include "tests/base/suite.h"
 #include "tests/proto/raw.h"
 #include "tests/rpc/crowd.h"
 
@@ -143,9 +143,5 @@ int main(void) {
     tcase_add_test(t, trap_08_slow_readers);
     tcase_add_test(t, half_open_peers);
     suite_add_tcase(suite, t);
-    SRunner *r = srunner_create(suite);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }
