@@ -7,30 +7,13 @@
 
 #include "base/clock.h"
 #include "client/client.h"
-#include "tests/base/suite.h"
-#include "fake.h"
-
-static struct fake *f;
-static struct zerod *z;
-static struct zerod_try t;
-static struct zerod_outcome out;
-
-static void start(struct fake_options o) {
-    f = fake_start(&o);
-    z = trainer_attach(f);
-    ck_assert_int_eq(zerod_begin(z, &t), 0);
-}
-
-static void stop(void) {
-    zerod_detach(z, true);
-    fake_stop(f);
-}
+#include "in_try.h"
 
 START_TEST(loading_comes_first) {
     const void *p;
     void *g;
     float *v;
-    start((struct fake_options){.start_step = 0});
+    start_with((struct fake_options){.start_step = 0});
     ck_assert(t.loading);
     ck_assert_uint_eq(t.step, 0);
     ck_assert_uint_eq(t.attempt, 1);
@@ -63,7 +46,7 @@ END_TEST
 /* With a slot for everything the daemon is done before it is asked, and the trainer gets through
  * the whole try while the daemon neither reads nor writes. */
 START_TEST(a_planned_try_makes_no_round_trip) {
-    start((struct fake_options){.start_step = 1, .gather_slots = 8, .grad_slots = 6});
+    start_with((struct fake_options){.start_step = 1, .gather_slots = 8, .grad_slots = 6});
     fake_pause(f);
     int64_t from = clock_ns();
     ck_assert_int_eq(trainer_try(z), 0);
@@ -81,7 +64,7 @@ START_TEST(a_planned_try_makes_no_round_trip) {
 END_TEST
 
 START_TEST(one_way_messages_leave_at_once) {
-    start((struct fake_options){.start_step = 1});
+    start_with((struct fake_options){.start_step = 1});
     ck_assert_int_eq(trainer_micro_batch(z), 0);
     for (int ms = 0; ms < 2000 && f->got[ZEROD__V1__TRAINER_REQUEST__CALL_REDUCE] < 3; ms++) {
         usleep(1000); /* no call of ours meanwhile */
@@ -93,7 +76,7 @@ END_TEST
 
 START_TEST(a_held_unit_is_gathered_locally) {
     const void *p, *again;
-    start((struct fake_options){.start_step = 1});
+    start_with((struct fake_options){.start_step = 1});
     ck_assert_int_eq(zerod_gather(z, 0, &p), 0);
     ck_assert_int_eq(zerod_gather(z, 0, &again), 0);
     ck_assert_ptr_eq(p, again);
@@ -117,7 +100,7 @@ END_TEST
 
 START_TEST(one_unit_is_loaded_at_a_time) {
     float *v;
-    start((struct fake_options){.start_step = 0});
+    start_with((struct fake_options){.start_step = 0});
     ck_assert_int_eq(zerod_initial(z, 0, &v), 0);
     ck_assert_int_eq(zerod_initial(z, 1, &v), -ZEROD_FAILED_PRECONDITION);
     ck_assert_ptr_nonnull(strstr(zerod_last_error(z)->text, "after 'a'"));
@@ -130,7 +113,7 @@ END_TEST
 
 START_TEST(slots_are_zeroed_when_asked) {
     void *slot;
-    start((struct fake_options){.start_step = 1});
+    start_with((struct fake_options){.start_step = 1});
     memset(f->grads, 0x41, f->grad_bytes);
     ck_assert_int_eq(zerod_grad(z, 2, true, &slot), 0);
     const float *g = slot;
@@ -158,7 +141,7 @@ START_TEST(cursors_come_back) {
                            .rank_cursor_bytes = 8,
                            .shared_cursor = "shared",
                            .shared_cursor_bytes = 6};
-    start((struct fake_options){.start_step = 1});
+    start_with((struct fake_options){.start_step = 1});
     ck_assert_uint_eq(t.rank_cursor_bytes, 0);
     for (uint64_t step = 2; step < 5; step++) {
         ck_assert_int_eq(trainer_try(z), 0);
@@ -190,7 +173,7 @@ END_TEST
 
 START_TEST(step_checks_its_numbers) {
     double user[17] = {0};
-    start((struct fake_options){.start_step = 1});
+    start_with((struct fake_options){.start_step = 1});
     struct zerod_step bad[] = {
         {.learning_rate = -1},
         {.clip = (double)INFINITY},
@@ -223,7 +206,7 @@ END_TEST
 START_TEST(an_eval_pass_gathers_only) {
     const void *p;
     void *g;
-    start((struct fake_options){.start_step = 1});
+    start_with((struct fake_options){.start_step = 1});
     for (int pass = 0; pass < 2; pass++) {
         ck_assert_int_eq(zerod_end_eval(z), -ZEROD_FAILED_PRECONDITION);
         ck_assert_int_eq(zerod_begin_eval(z), 0);
@@ -245,7 +228,7 @@ START_TEST(an_eval_pass_gathers_only) {
 END_TEST
 
 START_TEST(prefetch_announces_a_step) {
-    start((struct fake_options){.start_step = 0});
+    start_with((struct fake_options){.start_step = 0});
     ck_assert_int_eq(zerod_prefetch(z), -ZEROD_FAILED_PRECONDITION); /* step 0 */
     ck_assert_int_eq(trainer_load(z), 0);
     ck_assert_int_eq(zerod_step(z, NULL, &out), 0);

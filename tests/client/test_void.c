@@ -3,32 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/base/suite.h"
-#include "fake.h"
+#include "in_try.h"
 
-static struct fake *f;
-static struct zerod *z;
-static struct zerod_try t;
-static struct zerod_outcome out;
 static const void *p;
 static void *g;
-
-static void start(bool (*hook)(struct fake *f, const Zerod__V1__TrainerRequest *r)) {
-    struct fake_options o = {.start_step = 1, .hook = hook};
-    f = fake_start(&o);
-    z = trainer_attach(f);
-    ck_assert_int_eq(zerod_begin(z, &t), 0);
-}
-
-static void stop(void) {
-    zerod_detach(z, true);
-    fake_stop(f);
-}
-
-static void said(const char *part) {
-    const char *text = zerod_last_error(z)->text;
-    ck_assert_msg(strstr(text, part) != NULL, "'%s' lacks '%s'", text, part);
-}
 
 /* ---- void ---- */
 
