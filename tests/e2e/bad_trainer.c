@@ -14,7 +14,8 @@
 
 #include "client/zerod.h"
 
-enum { UNITS = 3, STEPS = 5, WRONG_RANK = 1, WRONG_STEP = 3, ROWS = 16, COLUMNS = 16 };
+enum { UNITS = 3, STEPS = 5, WRONG_STEP = 3, ROWS = 16, COLUMNS = 16 };
+enum { WRONG_RANK = 1, OTHER_REPLICA = 2 }; /* of four ranks, two to a group */
 enum { EMBED, BODY, LAST };
 
 static struct zerod *z;
@@ -129,10 +130,7 @@ static int forward(const struct zerod_try *t) {
     for (uint32_t u = 0; u < UNITS; u++) {
         uint32_t asked = is("leaves-plan") && now(t) && u == BODY ? LAST : u;
         int rc = zerod_gather(z, asked, &p);
-        bool keep = is("leaks-lease") && now(t) && u == BODY;
-        if (!rc && !keep) {
-            rc = zerod_release(z, asked);
-        }
+        rc = rc ? rc : zerod_release(z, asked);
         if (rc) {
             return rc;
         }
@@ -168,8 +166,9 @@ static int fill_initial(uint32_t unit, double value) {
 static int backward(const struct zerod_try *t) {
     const void *p;
     for (uint32_t u = UNITS; u-- > 0;) {
+        bool keep = u == LAST || (is("leaks-lease") && now(t) && u == BODY);
         int rc = u == LAST ? 0 : zerod_gather(z, u, &p);
-        rc = rc || u == LAST ? rc : zerod_release(z, u);
+        rc = rc || keep ? rc : zerod_release(z, u);
         double value = 0.01 * (double)(t->step + rank);
         if (is("not-finite") && now(t) && u == BODY) {
             value = NAN;
@@ -209,7 +208,8 @@ static int load(void) {
         expect(zerod_gather(z, EMBED, &p), ZEROD_FAILED_PRECONDITION, ZEROD_FAILED_PRECONDITION);
     }
     for (uint32_t u = 0; u < UNITS; u++) {
-        bool differs = is("other-values") && rank == WRONG_RANK && u == BODY;
+        bool differs = u == BODY && ((is("other-values") && rank == WRONG_RANK) ||
+                                     (is("other-replica") && rank == OTHER_REPLICA));
         int rc = fill_initial(u, differs ? 0.5 : 0.25);
         rc = rc ? rc : zerod_load(z, u);
         if (rc) {
