@@ -119,8 +119,9 @@ int zerod_prefetch(struct zerod *z) {
     Zerod__V1__Prefetch prefetch = ZEROD__V1__PREFETCH__INIT;
     request.call_case = ZEROD__V1__TRAINER_REQUEST__CALL_PREFETCH;
     request.prefetch = &prefetch;
-    z->lending.expected = true;
-    return stream_tell(z, &request);
+    rc = stream_tell(z, &request);
+    z->lending.expected = z->lending.expected || rc == 0;
+    return rc;
 }
 
 int zerod_gather(struct zerod *z, uint32_t unit, const void **params) {
@@ -163,6 +164,7 @@ int zerod_release(struct zerod *z, uint32_t unit) {
     /* Allowed while a gather is not answered: it may be what that gather waits for. */
     int rc = client_enter(z, "zerod_release", z->asked.kind, z->asked.unit);
     rc = rc ? rc : check_unit(z, unit);
+    rc = rc ? rc : stream_room(z);
     if (rc) {
         return rc;
     }
@@ -269,6 +271,10 @@ static int hand_back(struct zerod *z, uint32_t unit, bool load,
         return client_fail(
             z, ST_FAILED_PRECONDITION, "%s in step %" PRIu64 ": %s", call, z->fence.step,
             load ? "initial values are loaded in step 0 only" : "initial values are being loaded");
+    }
+    rc = stream_room(z);
+    if (rc) {
+        return rc;
     }
     rc = lending_close(&z->lending, unit, &e);
     return rc ? client_fail_with(z, &e) : stream_tell(z, request);

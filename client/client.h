@@ -152,6 +152,9 @@ void stream_open(struct zerod *z);
 /* Sends a request with a new id, whose answer is then awaited. 0 or the negative status (dead). */
 int stream_ask(struct zerod *z, enum asked_kind kind, uint32_t unit,
                Zerod__V1__TrainerRequest *request);
+/* Waits until a one-way message may be queued; calls that change something here wait first. 0, or
+ * negative with z->last set. */
+int stream_room(struct zerod *z);
 /* Sends a one-way message at once, with the fence of the try. 0, or negative with z->last set. */
 int stream_tell(struct zerod *z, Zerod__V1__TrainerRequest *request);
 /* The same, but it goes out with what the next call sends: for what another call follows soon. */

@@ -227,7 +227,10 @@ static void on_end(struct grpc_stream *s, int code, const char *text) {
     z->stream = NULL;
     (void)snprintf(words, sizeof words, "the daemon at %s ended the attachment: %s", z->address,
                    text[0] ? text : "no reason given");
-    state_dead(z, code == ST_OK || code == ST_CANCELLED ? ST_UNAVAILABLE : code, words);
+    /* A trainer must not take it for the end of a try, or for a call's own answer. */
+    bool passed_on =
+        code == ST_INTERNAL || (z->attachment == 0 && code != ST_OK && code != ST_CANCELLED);
+    state_dead(z, passed_on ? code : ST_UNAVAILABLE, words);
 }
 
 /* ---- requests ---- */
@@ -320,7 +323,7 @@ int stream_ask(struct zerod *z, enum asked_kind kind, uint32_t unit,
 }
 
 /* A daemon that does not read makes the caller wait here, not grow. */
-static int wait_for_room(struct zerod *z) {
+int stream_room(struct zerod *z) {
     int64_t deadline = stream_deadline(z);
     while (z->stream && grpc_stream_full(z->stream)) {
         if (stream_wait(z, deadline)) {
@@ -332,7 +335,7 @@ static int wait_for_room(struct zerod *z) {
 }
 
 int stream_put(struct zerod *z, Zerod__V1__TrainerRequest *request) {
-    int rc = wait_for_room(z);
+    int rc = stream_room(z);
     rc = rc ? rc : queue(z, request);
     if (rc) {
         return rc;

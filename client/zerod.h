@@ -29,17 +29,16 @@
  *         named), or when no try was entered yet; also while another call is not answered
  *     INVALID_ARGUMENT: an index outside of the model, NULL for an out parameter; nothing happened
  *     DEADLINE_EXCEEDED: the limit ran out
- *     UNAVAILABLE, INTERNAL: the attachment is over, zerod_detach is all that is left; likewise for
- *         any other code with which the daemon ended it ("ended the attachment"). One that is not
- *         in the list below (a newer daemon's) is passed on: treat it as INTERNAL.
+ *     UNAVAILABLE, INTERNAL: the attachment is over, zerod_detach is all that is left. A code that
+ *         is not in the list below (a newer daemon's refusal) is passed on: treat it as INTERNAL.
  * One-way calls (prefetch, release, reduce, load) do not wait for the daemon's opinion: what it
  * refuses, a later call tells.
  *
  * Blocking: calls wait for the daemon until zerod_set_timeout's limit, one-way calls only for a
  * daemon that has 256 KiB of messages unread. A call that ran into its limit may be made again and
  * goes on waiting for the same answer; before that only zerod_release, zerod_abort and zerod_detach
- * are legal. A one-way call that did was not sent and can only be followed by zerod_detach. What
- * only tells (rank, offsets, bytes, last error, status name) never waits and cannot fail.
+ * are legal. A one-way call that did was not sent and changed nothing. What only tells (rank,
+ * offsets, bytes, last error, status name) never waits and cannot fail.
  *
  * Ownership: what goes in is copied before the call returns. Pointers that come out are the
  * library's: those into lent memory are valid until it is given back, or the try is void; after

@@ -154,6 +154,49 @@ START_TEST(a_daemon_dies_between_calls) {
 }
 END_TEST
 
+static void end_with(struct fake *fake, void *code) {
+    grpc_call_finish(fake->call, *(int *)code, "enough");
+}
+
+/* ABORTED would send a trainer to zerod_begin for ever, RESOURCE_EXHAUSTED to a release. */
+START_TEST(an_end_is_no_calls_answer) {
+    int codes[] = {ST_ABORTED, ST_RESOURCE_EXHAUSTED, ST_FAILED_PRECONDITION, ST_OK, ST_INTERNAL};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        const int want = codes[i] == ST_INTERNAL ? -ZEROD_INTERNAL : -ZEROD_UNAVAILABLE;
+        start(NULL);
+        fake_on_thread(f, end_with, &codes[i]);
+        usleep(50000);
+        ck_assert_int_eq(zerod_gather(z, 0, &p), want);
+        said("ended the attachment");
+        ck_assert_int_eq(zerod_begin(z, &t), want);
+        stop();
+    }
+}
+END_TEST
+
+/* A daemon that does not read: the call that finds no room changes nothing and can be repeated. */
+START_TEST(a_call_without_room_can_be_repeated) {
+    start(NULL);
+    ck_assert_int_eq(zerod_set_timeout(z, 0.05), 0);
+    fake_pause(f);
+    int rc = 0;
+    for (int i = 0; i < 100000 && rc == 0; i++) {
+        rc = zerod_prefetch(z);
+    }
+    ck_assert_int_eq(rc, -ZEROD_DEADLINE_EXCEEDED);
+    said("takes no messages");
+    ck_assert_int_eq(zerod_gather(z, 0, &p), 0); /* it is here, but its asking is not heard yet */
+    ck_assert_int_eq(zerod_release(z, 0), -ZEROD_DEADLINE_EXCEEDED);
+    ck_assert_int_eq(zerod_release(z, 0), -ZEROD_DEADLINE_EXCEEDED); /* still held */
+    ck_assert_int_eq(zerod_set_timeout(z, 10), 0);
+    fake_resume(f);
+    ck_assert_int_eq(zerod_release(z, 0), 0);
+    ck_assert_int_eq(zerod_release(z, 0), -ZEROD_INVALID_ARGUMENT);
+    ck_assert_int_eq(zerod_gather(z, 1, &p), 0);
+    stop();
+}
+END_TEST
+
 START_TEST(every_wait_has_a_deadline) {
     start(NULL);
     ck_assert_int_eq(zerod_set_timeout(z, 0.05), 0);
@@ -232,6 +275,8 @@ int main(void) {
     tcase_add_test(c, garbage_ends_the_attachment);
     tcase_add_test(c, a_daemon_dies_in_a_step);
     tcase_add_test(c, a_daemon_dies_between_calls);
+    tcase_add_test(c, an_end_is_no_calls_answer);
+    tcase_add_test(c, a_call_without_room_can_be_repeated);
     tcase_add_test(c, every_wait_has_a_deadline);
     tcase_add_test(c, a_silent_step_is_in_doubt);
     tcase_add_test(c, begin_can_be_waited_for_again);

@@ -164,7 +164,8 @@ class Bench:
         # To files: a process that is killed, or whose exit status nobody asks for, is heard too.
         log = "log_path=" + self.path("sanitizer")
         self.environment = {**os.environ, "ZEROD_E2E": self.mark, "TMPDIR": self.tmp,
-                            "ASAN_OPTIONS": f"exitcode=99:{log}", "TSAN_OPTIONS": f"exitcode=99:{log}",
+                            "ASAN_OPTIONS": f"detect_stack_use_after_return=1:exitcode=99:{log}",
+                            "TSAN_OPTIONS": f"exitcode=99:{log}",
                             "UBSAN_OPTIONS": f"print_stacktrace=1:{log}"}
         for name in ("ZEROD_ISA", "ZEROD_COORDINATOR", "RANK", "WORLD_SIZE", "OMP_NUM_THREADS",
                      "OPENBLAS_NUM_THREADS"):
