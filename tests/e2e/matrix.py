@@ -29,8 +29,9 @@ VARIANTS = (
 
 class Group:
     def __init__(self, ranks, dtypes, micro_batches, variant, big=False):
-        s = ranks  # tensors of 0, 1, S-1, S, S+1 elements: the shard of most strategies is of |ranks|
-        sizes = [130, 0, 1, s - 1, s, s + 1] + ([1000003] if big else [])
+        # Tensors of 0, 1, S-1, S, S+1 elements for every S that a strategy can have here.
+        around = {s + d for s in range(1, ranks + 1) if ranks % s == 0 for d in (-1, 0, 1)}
+        sizes = [130] + sorted({0, 1} | around) + ([1000003] if big else [])
         self.ranks = ranks
         self.o = {"sizes": sizes, "optimizer": "adamw", "micro_batches": micro_batches, "seed": 7, **variant,
                   **dict(zip(("dtype", "wire", "kept"), dtypes))}

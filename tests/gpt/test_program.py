@@ -199,7 +199,8 @@ class Program(unittest.TestCase):
         symbols = subprocess.run(["nm", "-a", PROGRAM], check=True, capture_output=True, text=True).stdout
         for word in "nghttp2", "protobuf", "libuv", "zerod.so", "cjson":
             self.assertNotIn(word, libraries)
-        for word in "zerod_attach", "zerod_gather", "nghttp2_", "protobuf_c_", "zerod__v1", "uv_run":
+        for word in ("zerod_attach", "zerod_gather", "nghttp2_", "protobuf_c_", "zerod__v1", "uv_run", " engine_", " comm_",
+                     " job_", " arena_"):
             self.assertNotIn(word, symbols)
         for word in "kernels_select", "layout_init", "step_scalars":
             self.assertIn(word, symbols)
