@@ -88,7 +88,7 @@ void job_rank_poke(struct job_rank *j);
 
 /* Duplicates and what is stale are ignored. A BEGIN that overtakes the decision of the step before,
  * or that finds the engine busy, is kept until it can act. A decision is never early: its votes
- * need this rank's. */
+ * need this rank's, and one of a try that this rank did not say YES to is ignored. */
 
 void job_rank_on_ask(struct job_rank *j, uint64_t generation, const uint8_t uuid[JOB_UUID]);
 /* |code|, |reason|: why the try before is void; ST_OK and "" if it is not. */

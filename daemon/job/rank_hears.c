@@ -157,12 +157,21 @@ static void next_try(struct job_rank *j, uint64_t generation, const struct decis
     rank_begin_kept(j);
 }
 
+/* What is decided was voted for here, in this life's last try or, by the record, in the life
+ * before: anything else is a coordinator's mistake, and neither job/ nor the engine is in that try.
+ */
+static bool voted_for(const struct job_rank *j, const struct decision *d) {
+    struct vote v;
+    return records_read_vote(j->records, d->fence.step, &v) && v.yes &&
+           same_try(&v.fence, &d->fence) && (rank_in_doubt(j) || !j->fence.attempt);
+}
+
 void job_rank_on_decision(struct job_rank *j, uint64_t generation, const struct decision *d) {
     if (generation < j->granted) {
         refuse(j);
         return;
     }
-    if (d->fence.step != j->decided || d->outcome == OUTCOME_ABORT) {
+    if (d->fence.step != j->decided || d->outcome == OUTCOME_ABORT || !voted_for(j, d)) {
         return;
     }
     if (RULE(decision_recorded_before_applied)) {

@@ -167,6 +167,8 @@ START_TEST(a_step_from_begin_to_the_next) {
     step("cur0");
     ck_assert_int_eq(check(1, 0, 1, &e), -ST_FAILED_PRECONDITION);
     expect("");
+    decision(1, 1, 0, 1); /* that this rank has no part in */
+    expect("");
     quiet = false;
     const uint64_t sums[2] = {3, UINT64_MAX};
     job_rank_reduced(j, &(struct fence){1, 0, 1}, 0, false, sums, 2);
@@ -192,6 +194,7 @@ START_TEST(a_trainer_that_dies_before_its_yes_dooms_the_try) {
     job_rank_detached(j, ST_ABORTED, "trainer of rank 1 was killed by signal 9");
     expect("cancel 1.0.1; no 1.0.1 trainer of rank 1 was killed by signal 9; ");
     ck_assert_int_eq(last_vote.code, ST_ABORTED);
+    decision(1, 1, 0, 1); /* though it said no */
     job_rank_attached(j, 2);
     job_rank_begin(j);
     expect(""); /* waits for the next attempt */
