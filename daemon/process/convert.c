@@ -46,6 +46,10 @@ static int check_vote(const Zerod__V1__Vote *v, struct err *e) {
         return err_set(e, ST_INVALID_ARGUMENT, "a vote with weight %g: must be finite and > 0",
                        v->weight);
     }
+    if (!v->yes && (v->code <= ST_OK || v->code > ST_UNAUTHENTICATED || !v->reason[0])) {
+        return err_set(e, ST_INVALID_ARGUMENT, "a NO with status %d and %s reason", (int)v->code,
+                       v->reason[0] ? "a" : "no");
+    }
     int code = check_users(v->n_user, "a vote", e);
     return code ? code : check_cursor(v->shared_cursor.len, "a vote", e);
 }

@@ -28,7 +28,9 @@ struct fence fence_from_message(const Zerod__V1__Fence *from); /* NULL: all zero
 Zerod__V1__Fence fence_to_message(const struct fence *f);
 
 /* |out| borrows cursors and checksums from |from|. INVALID_ARGUMENT: more than JOB_USER doubles or
- * JOB_CURSOR bytes, weights or numbers that are not finite, no fence. */
+ * JOB_CURSOR bytes, weights or numbers that are not finite, no fence, a NO without status or
+ * reason.
+ */
 int vote_from_message(const Zerod__V1__Vote *from, struct vote *out, struct err *e);
 int decision_from_message(const Zerod__V1__Decision *from, struct decision *out, struct err *e);
 /* A grant's report. At most two votes and decisions, each of its own step parity. */

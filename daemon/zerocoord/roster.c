@@ -230,15 +230,20 @@ static int on_offer(struct member *who, Zerod__V1__Offer *o, struct err *e) {
     return 0;
 }
 
-static void on_ready(struct member *who) {
+static int on_ready(struct member *who, struct err *e) {
     struct coord *c = who->coord;
+    if (!c->agreed) {
+        return err_set(e, ST_FAILED_PRECONDITION,
+                       "rank %u has memory for a model before all agreed", who->rank);
+    }
     who->ready = true;
     for (unsigned i = 0; i < c->options.world; i++) {
         if (!c->members[i].ready) {
-            return;
+            return 0;
         }
     }
     job_coordinator_ready(c->job);
+    return 0;
 }
 
 static void on_drilled(struct member *who) {
@@ -271,8 +276,7 @@ static int dispatch(struct member *who, const Zerod__V1__DaemonMessage *m, struc
     case ZEROD__V1__DAEMON_MESSAGE__WHAT_VOTE:
         return on_vote(who, m->vote, e);
     case ZEROD__V1__DAEMON_MESSAGE__WHAT_READY:
-        on_ready(who);
-        return 0;
+        return on_ready(who, e);
     case ZEROD__V1__DAEMON_MESSAGE__WHAT_FINISHED:
         on_finished(who);
         return 0;

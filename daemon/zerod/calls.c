@@ -333,12 +333,9 @@ static void refuse_stray(struct session *s, const Zerod__V1__TrainerRequest *m) 
     }
     if (!f.attempt || !fence_equal(&f, &s->fence)) {
         (void)err_set(&e, ST_FAILED_PRECONDITION,
-                      "a call in step %llu, attempt %llu of generation %llu, which this trainer has "
-                      "not entered",
-                      (unsigned long long)f.step, (unsigned long long)f.attempt,
-                      (unsigned long long)f.generation);
-    } else if (!s->entered ||
-               job_rank_check(s->rank->job, &f, &e) != -ST_FAILED_PRECONDITION) {
+                      "a call in step %llu, attempt %llu, which this trainer has not entered",
+                      (unsigned long long)f.step, (unsigned long long)f.attempt);
+    } else if (!s->entered || job_rank_check(s->rank->job, &f, &e) != -ST_FAILED_PRECONDITION) {
         return;
     }
     session_refuse(s, m->id, e.code, e.text, false);

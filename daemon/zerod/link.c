@@ -113,6 +113,14 @@ static void on_finished(struct rank *r, const Zerod__V1__Finished *m) {
     }
 }
 
+/* What goes on to the trainer ends its stream, so it must be a status, and an error. */
+static void on_refused(struct rank *r, const Zerod__V1__Refused *m) {
+    const bool known = m->code > ST_OK && m->code <= ST_UNAUTHENTICATED;
+    session_refused(r, known ? m->code : ST_UNKNOWN,
+                    m->text[0] ? m->text
+                               : "the coordinator refused the model and does not say why");
+}
+
 static void dispatch(struct rank *r, const Zerod__V1__CoordinatorMessage *m) {
     switch (m->what_case) {
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_ASK:
@@ -122,7 +130,7 @@ static void dispatch(struct rank *r, const Zerod__V1__CoordinatorMessage *m) {
         on_agreed(r);
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_REFUSED:
-        session_refused(r, m->refused->code, m->refused->text);
+        on_refused(r, m->refused);
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_OFFER:
         rank_memory_take_offer(r, m->offer);
@@ -134,7 +142,8 @@ static void dispatch(struct rank *r, const Zerod__V1__CoordinatorMessage *m) {
         on_decision(r, m->decision);
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_STOP:
-        rank_end(r, m->stop->reason);
+        rank_end(r, m->stop->reason[0] ? m->stop->reason
+                                       : "the coordinator ended the job and does not say why");
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_FINISHED:
         on_finished(r, m->finished);

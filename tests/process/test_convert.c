@@ -257,6 +257,16 @@ START_TEST(bad_votes_are_refused) {
     vote_to_message(&in, false, &message);
     message.vote.shared_cursor.len = JOB_CURSOR + 1;
     ck_assert_int_eq(vote_from_message(&message.vote, &out, &e), -ST_INVALID_ARGUMENT);
+    struct vote no = {.fence = {1, 1, 1}, .code = ST_ABORTED, .reason = "a reason"};
+    vote_to_message(&no, false, &message);
+    ck_assert_int_eq(vote_from_message(&message.vote, &out, &e), 0);
+    message.vote.code = ST_UNAUTHENTICATED + 1;
+    ck_assert_int_eq(vote_from_message(&message.vote, &out, &e), -ST_INVALID_ARGUMENT);
+    message.vote.code = ST_OK;
+    ck_assert_int_eq(vote_from_message(&message.vote, &out, &e), -ST_INVALID_ARGUMENT);
+    vote_to_message(&no, false, &message);
+    message.vote.reason = (char *)"";
+    ck_assert_int_eq(vote_from_message(&message.vote, &out, &e), -ST_INVALID_ARGUMENT);
 }
 END_TEST
 
