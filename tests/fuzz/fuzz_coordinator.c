@@ -23,6 +23,7 @@ enum { OTHER = 8, AGAIN = 16 }; /* bits: another variant; once more for each ran
 static unsigned world;
 static struct grpc_call calls[WORLD];
 static struct fence begun[WORLD]; /* the newest try that each was told to begin */
+static bool agreed;               /* on a model */
 
 /* YES votes and decisions that any message carried, a bit a rank. */
 static struct {
@@ -82,6 +83,7 @@ static void note_message(const struct grpc_call *call, const Zerod__V1__DaemonMe
 
 static void on_begin(unsigned rank, const Zerod__V1__OpenTry *m) {
     const struct fence f = fence_from_message(m->fence);
+    must(agreed, "no try without a model");
     must(m->fence && f.attempt && f.generation, "a try has a fence");
     must(fence_compare(&f, &begun[rank]) > 0, "tries rise");
     must((m->code == ST_OK) == (m->reason[0] == 0), "a void try has a status and a reason");
@@ -103,6 +105,9 @@ static void hear(void *user, const uint8_t *bytes, size_t n) {
     switch (m->what_case) {
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_BEGIN:
         on_begin(rank, m->begin);
+        break;
+    case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_AGREED:
+        agreed = true;
         break;
     case ZEROD__V1__COORDINATOR_MESSAGE__WHAT_DECISION:
         on_decision(m->decision);
@@ -312,6 +317,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t how = input_byte(&in);
     world = 1 + how % WORLD;
     seen_count = 0;
+    agreed = false;
     memset(seen, 0, sizeof seen);
     memset(begun, 0, sizeof begun);
     coord_host_up(world);

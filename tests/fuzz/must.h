@@ -21,8 +21,13 @@ struct input {
     size_t left;
 };
 
+/* 0 behind the end. */
 static inline uint8_t input_byte(struct input *in) {
-    return in->left ? (in->left--, *in->at++) : 0;
+    if (!in->left) {
+        return 0;
+    }
+    in->left--;
+    return *in->at++;
 }
 
 /* A length byte, then as many bytes as there are of that; |*n| says how many. */
