@@ -181,6 +181,11 @@ class Mpi:
     def close(self):
         for f in self.files.values():
             f.close()
+        try:
+            self.process.wait(20 if self.files else 0)  # killed, they would leave shared memory behind
+            return
+        except subprocess.TimeoutExpired:
+            pass
         for pid in children(self.process.pid) | {self.process.pid}:
             try:
                 os.kill(pid, signal.SIGKILL)
