@@ -17,8 +17,7 @@
 #include "layout/layout.h"
 #include "process/convert.h"
 #include "process/life.h"
-#include "rpc/health.h"
-#include "rpc/server.h"
+#include "process/serve.h"
 
 struct options {
     const char *listen, *job;
@@ -43,8 +42,7 @@ struct coord {
     struct options options;
     uv_loop_t loop;
     struct life *life;
-    struct rpc_server *server;
-    struct rpc_health *health;
+    struct serve serve;
     uv_timer_t tick; /* names silent ranks */
     int64_t since_ns;
     bool ending, failed, agreed, named; /* named: who was missing at the start */

@@ -10,10 +10,9 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/slice.h"
-#include "rpc/reflection.h"
 #include "zerocoord/coord.h"
 
-enum { SERVICES = 4, EXIT_USAGE = 2, TICK_MS = 1000 };
+enum { EXIT_USAGE = 2, TICK_MS = 1000 };
 
 static struct coord self;
 
@@ -50,8 +49,7 @@ void coord_end(struct coord *c, const char *reason) {
     }
     roster_stop(c, reason);
     admin_end(c);
-    rpc_health_set_all(c->health, false);
-    rpc_server_drain(c->server, 100000000, NULL, NULL);
+    serve_end(&c->serve);
     uv_close((uv_handle_t *)&c->tick, NULL);
     life_leave(c->life, c->failed ? EXIT_FAILURE : EXIT_SUCCESS);
 }
@@ -96,8 +94,6 @@ static void on_tick(uv_timer_t *t) {
 }
 
 static int start(struct coord *c, struct err *e) {
-    static struct grpc_service services[SERVICES];
-    static struct rpc_reflection reflection = {services, SERVICES};
     uint8_t uuid[JOB_UUID];
     int holder = opt_given(options, "holder-fd") ? (int)c->options.holder_fd : LIFE_NO_HOLDER;
     /* The rest comes with the models. */
@@ -116,23 +112,20 @@ static int start(struct coord *c, struct err *e) {
         c->members[i].rank = i;
     }
     c->job = job_coordinator_new((unsigned)c->options.world, uuid, &o, &coord_job_ops, c);
-    c->health = rpc_health_new();
-    rpc_health_set(c->health, "", true);
-    rpc_health_set(c->health, "zerod.v1.Coordinator", true);
-    rpc_health_set(c->health, "zerod.v1.Admin", true);
-    services[0] = *roster_service(c);
-    services[1] = *admin_service(c);
-    services[2] = rpc_health_service(c->health);
-    services[3] = rpc_reflection_service(&reflection);
     uv_timer_init(&c->loop, &c->tick);
     c->tick.data = c;
     c->since_ns = clock_ns();
     uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
-    code = rpc_server_listen(&c->loop, c->options.listen, services, SERVICES, &c->server, e);
-    if (code == 0 && opt_given(options, "observers")) {
-        code = rpc_server_observers(c->server, (gid_t)c->options.observers, e);
-    }
-    return code;
+    const struct serve_options serve = {
+        .listen = c->options.listen,
+        .own = roster_service(c),
+        .own_name = "zerod.v1.Coordinator",
+        .own_ready = true,
+        .admin = admin_service(c),
+        .observed = opt_given(options, "observers"),
+        .observers = (gid_t)c->options.observers,
+    };
+    return serve_start(&c->loop, &serve, &c->serve, e);
 }
 
 static int usage(const struct err *e) {
@@ -167,7 +160,7 @@ int main(int argc, char **argv) {
     slice_take(SLICE_SHORT); /* this thread passes on what others wait for */
     uv_run(&self.loop, UV_RUN_DEFAULT);
     job_coordinator_del(self.job);
-    rpc_health_free(self.health);
+    serve_free(&self.serve);
     roster_free(&self);
     (void)uv_loop_close(&self.loop);
     life_remove_folder(self.options.listen);

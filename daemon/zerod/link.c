@@ -70,7 +70,7 @@ static void on_agreed(struct rank *r) {
     m.ready = &ready;
     link_send(r, &m);
     r->ready = true;
-    rpc_health_set(r->health, "zerod.v1.Trainer", true);
+    rpc_health_set(r->serve.health, "zerod.v1.Trainer", true);
 }
 
 static void on_ask(struct rank *r, const Zerod__V1__Ask *m) {

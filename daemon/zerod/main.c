@@ -7,10 +7,9 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/slice.h"
-#include "rpc/reflection.h"
 #include "zerod/session.h"
 
-enum { SERVICES = 4, EXIT_USAGE = 2, NAME = 32 };
+enum { EXIT_USAGE = 2, NAME = 32 };
 
 static struct rank self;
 
@@ -104,9 +103,8 @@ void rank_end(struct rank *r, const char *reason) {
     }
     session_end(r, life_holder_died(r->life), reason ? reason : "the daemon is ending");
     link_close(r);
-    rpc_health_set_all(r->health, false);
     admin_end(r);
-    rpc_server_drain(r->server, 100000000, NULL, NULL);
+    serve_end(&r->serve);
     handover_close(r->handover, NULL, NULL);
     uv_async_send(&r->work); /* the engine goes from there: this may be one of its callbacks */
     life_leave(r->life, r->failed ? EXIT_FAILURE : EXIT_SUCCESS);
@@ -136,22 +134,22 @@ static void on_work(uv_async_t *a) {
 }
 
 static int open_sockets(struct rank *r, struct err *e) {
-    static struct grpc_service services[SERVICES];
-    static struct rpc_reflection reflection = {services, SERVICES};
-    services[0] = *session_service(r);
-    services[1] = *admin_service(r);
-    services[2] = rpc_health_service(r->health);
-    services[3] = rpc_reflection_service(&reflection);
-    int code = rpc_server_listen(&r->loop, r->options.listen, services, SERVICES, &r->server, e);
+    const struct serve_options o = {
+        .listen = r->options.listen,
+        .own = session_service(r),
+        .own_name = "zerod.v1.Trainer",
+        .own_ready = false, /* until memory is there */
+        .admin = admin_service(r),
+        .observed = opt_given(options, "observers"),
+        .observers = (gid_t)r->options.observers,
+    };
+    int code = serve_start(&r->loop, &o, &r->serve, e);
     if (code) {
         return code;
     }
-    if (opt_given(options, "observers")) {
-        code = rpc_server_observers(r->server, (gid_t)r->options.observers, e);
-    }
-    code = code ? code : handover_listen(&r->loop, r->options.handover, NULL, &r->handover, e);
+    code = handover_listen(&r->loop, r->options.handover, NULL, &r->handover, e);
     if (code) {
-        rpc_server_close(r->server, NULL, NULL);
+        serve_undo(&r->serve);
     }
     return code;
 }
@@ -166,10 +164,6 @@ static int start(struct rank *r, struct err *e) {
         return code;
     }
     r->job = job_rank_new((unsigned)r->options.rank, r->records, &rank_job_ops, r);
-    r->health = rpc_health_new();
-    rpc_health_set(r->health, "", true);
-    rpc_health_set(r->health, "zerod.v1.Admin", true);
-    rpc_health_set(r->health, "zerod.v1.Trainer", false); /* until memory is there */
     code = open_sockets(r, e);
     if (code) {
         return code;
@@ -217,7 +211,7 @@ int main(int argc, char **argv) {
     uv_run(&self.loop, UV_RUN_DEFAULT);
     rank_memory_free(&self);
     job_rank_del(self.job);
-    rpc_health_free(self.health);
+    serve_free(&self.serve);
     (void)uv_loop_close(&self.loop);
     life_remove_folder(self.options.listen);
     return self.failed ? EXIT_FAILURE : EXIT_SUCCESS;

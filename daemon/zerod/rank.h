@@ -27,10 +27,9 @@
 #include "layout/layout.h"
 #include "process/convert.h"
 #include "process/life.h"
+#include "process/serve.h"
 #include "rpc/dial.h"
 #include "rpc/handover.h"
-#include "rpc/health.h"
-#include "rpc/server.h"
 #include "zerod/drill.h"
 
 enum { WARNING_TEXT = 512 };
@@ -55,8 +54,7 @@ struct rank {
     struct options options;
     uv_loop_t loop;
     struct life *life;
-    struct rpc_server *server;
-    struct rpc_health *health;
+    struct serve serve;
     struct handover *handover;
     uv_async_t work; /* the engine's worker rings */
     bool ending, failed;

@@ -59,11 +59,14 @@ def daemon_alone(bench):
             ("zerocoord", ["--listen", long_path] + good, 1, ("107", "bytes")),
             ("zerod", ["--listen", "a", "--handover", "b", "--coordinator", "c", "--rank", "2"] + good, 2, ("rank 2",)),
             ("zerod", ["--listen", long_path, "--handover", "b", "--coordinator", "c", "--rank", "0"] + good, 1,
+             ("107", "bytes")),
+            ("zerod", ["--listen", "a", "--handover", long_path, "--coordinator", "c", "--rank", "0"] + good, 1,
              ("107", "bytes"))):
         done = subprocess.run([bench.program(program), *words], cwd=bench.folder, env=bench.environment,
                               capture_output=True, text=True, timeout=10 * bench.slow)
         equal(done.returncode, code, f"{program} {' '.join(words)}: {done.stderr}")
         mentions(done.stderr, *parts)
+        check(not os.path.exists(bench.path("a")), f"{program} left its socket behind")
 
 
 # ---- trainers that misbehave: bad_trainer.c ------------------------------------------------------------
