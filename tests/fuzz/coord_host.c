@@ -61,7 +61,9 @@ unsigned coord_host_rank(const struct grpc_call *call) {
 void coord_host_rejoin(unsigned rank, uint64_t granted) {
     job_coordinator_lost(self.job, rank);
     job_coordinator_joined(self.job, rank, granted);
-    job_coordinator_ready(self.job);
+    if (self.agreed) {
+        job_coordinator_ready(self.job);
+    }
 }
 
 void coord_host_down(void) {
