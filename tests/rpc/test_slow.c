@@ -100,7 +100,8 @@ START_TEST(trap_08_slow_readers) {
 END_TEST
 
 /* Peers that stop after the preface or inside a call, or say that they will send no more: the
- * former stay and cost little, the latter are hung up on, as nothing can come of them. */
+ * former stay a while (tests/proto/test_idle.c) and cost little, the latter are hung up on, as
+ * nothing can come of them. */
 START_TEST(half_open_peers) {
     enum { PEERS = 400, EACH_KIB = 24 };
     int fds[PEERS];
