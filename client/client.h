@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/fence.h"
 #include "client/lending.h"
 #include "client/zerod.h"
 #include "proto/grpc_channel.h"
@@ -58,10 +59,6 @@ struct asked {
 struct mapping {
     void *address; /* NULL: nothing is mapped */
     size_t bytes;
-};
-
-struct fence {
-    uint64_t generation, step, attempt;
 };
 
 struct cursors {

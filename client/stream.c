@@ -43,9 +43,13 @@ void state_dead(struct zerod *z, int code, const char *text) {
     }
 }
 
+static struct fence fence_of(const Zerod__V1__Fence *f) {
+    return (struct fence){f->generation, f->step, f->attempt};
+}
+
 void state_enter(struct zerod *z, const Zerod__V1__Fence *fence, bool loading) {
     lending_revoke(&z->lending);
-    z->fence = (struct fence){fence->generation, fence->step, fence->attempt};
+    z->fence = fence_of(fence);
     z->loading = loading;
     z->state = STATE_OPEN;
     z->fresh = true;
@@ -64,8 +68,8 @@ static void broken(struct zerod *z, const char *text) {
 /* ---- what the daemon says ---- */
 
 static bool is_current(const struct zerod *z, const Zerod__V1__Fence *f) {
-    return f && z->state == STATE_OPEN && f->generation == z->fence.generation &&
-           f->step == z->fence.step && f->attempt == z->fence.attempt;
+    const struct fence said = f ? fence_of(f) : (struct fence){0};
+    return f && z->state == STATE_OPEN && fence_equal(&said, &z->fence);
 }
 
 static bool is_answer(const struct zerod *z, uint64_t id, enum asked_kind kind) {

@@ -165,6 +165,5 @@ struct engine_status {
     uint64_t version;                         /* of the oldest unit; UINT64_MAX: nothing loaded */
 };
 void engine_status(const struct engine *e, struct engine_status *s);
-void engine_sent(const struct engine *e, struct traffic *sent); /* its |sent| alone: cheap */
 
 #endif

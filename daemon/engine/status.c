@@ -1,14 +1,5 @@
 #include "engine/inner.h"
 
-/* Locked. */
-static void ask_sent(struct engine *e, struct traffic by[COMM_GROUPS], struct traffic *sum) {
-    e->comm->ops->sent(e->comm, by);
-    *sum = (struct traffic){0};
-    for (int g = 0; g < COMM_GROUPS; g++) {
-        traffic_add(sum, &by[g]);
-    }
-}
-
 void engine_status(const struct engine *const_e, struct engine_status *s) {
     struct engine *e = (struct engine *)(uintptr_t)const_e; /* for its lock only */
     *s = (struct engine_status){.version = UINT64_MAX};
@@ -21,7 +12,10 @@ void engine_status(const struct engine *const_e, struct engine_status *s) {
             s->huge_bytes += a->huge;
         }
     }
-    ask_sent(e, s->sent_by_group, &s->sent);
+    e->comm->ops->sent(e->comm, s->sent_by_group);
+    for (int g = 0; g < COMM_GROUPS; g++) {
+        traffic_add(&s->sent, &s->sent_by_group[g]);
+    }
     s->gathers = e->gather_count;
     s->gathers_ahead = e->ahead_count;
     s->eval_gathers = e->eval_count;
@@ -38,12 +32,4 @@ void engine_status(const struct engine *const_e, struct engine_status *s) {
     s->formula = layout_memory(e->l, e->o.rank, &e->o.slots);
     s->formula.rounding = s->measured.rounding;
     s->formula.fixed = s->measured.fixed;
-}
-
-void engine_sent(const struct engine *const_e, struct traffic *sent) {
-    struct engine *e = (struct engine *)(uintptr_t)const_e;
-    struct traffic by[COMM_GROUPS];
-    pthread_mutex_lock(&e->lock);
-    ask_sent(e, by, sent);
-    pthread_mutex_unlock(&e->lock);
 }
