@@ -270,9 +270,6 @@ static void one_thing(struct input *in) {
     const unsigned how = op & OTHER ? input_byte(in) : 0;
     size_t n;
     const uint8_t *bytes;
-    if (op & AT_ONCE) {
-        rank_host_hold();
-    }
     switch (op % DO_KINDS) {
     case DO_ASK:
         ask(how);

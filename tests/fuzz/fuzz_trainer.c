@@ -210,9 +210,6 @@ static void leave(bool in_order) {
 static void one_thing(struct input *in) {
     const uint8_t op = input_byte(in);
     size_t n;
-    if (op & AT_ONCE) {
-        rank_host_hold();
-    }
     switch (op % DO_KINDS) {
     case DO_GO_ON:
         for (unsigned i = input_byte(in) % 16 + 1; i; i--) {

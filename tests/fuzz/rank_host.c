@@ -11,23 +11,20 @@
 #include "comm/wait.h"
 #include "must.h"
 
-/* ---- the worker's sleep (comm/wait.h) ---- */
+/* ---- the worker (engine/worker.c) runs while the loop's thread waits for it, and only then ----
+ */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t rises = PTHREAD_COND_INITIALIZER, sleeps = PTHREAD_COND_INITIALIZER;
-static bool asleep, woken, held;
+static bool asleep, woken, may_run;
 
 void wait_any(const struct wait_word *words, size_t count) {
     (void)count; /* the others are peers', who do nothing here */
     pthread_mutex_lock(&lock);
-    if (!held && atomic_load(words[0].word) != words[0].value) {
-        pthread_mutex_unlock(&lock);
-        return;
-    }
     asleep = true;
     woken = atomic_load(words[0].word) != words[0].value;
     pthread_cond_signal(&sleeps);
-    while (!woken || held) {
+    while (!woken || !may_run) {
         pthread_cond_wait(&rises, &lock);
     }
     asleep = false;
@@ -38,27 +35,46 @@ void wait_wake(_Atomic uint32_t *word, bool shared) {
     (void)word, (void)shared;
     pthread_mutex_lock(&lock);
     woken = true;
-    if (asleep && !held) {
+    if (may_run) { /* else it hears of it when it may */
         pthread_cond_signal(&rises);
     }
     pthread_mutex_unlock(&lock);
 }
 
-static void hold(bool on) {
+/* Lets it run until it has nothing to do; |news|: it had. */
+static void let_run(bool *news) {
     pthread_mutex_lock(&lock);
-    held = on;
-    if (asleep && !held) {
-        pthread_cond_signal(&rises);
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-static void wait_for_worker(void) {
-    pthread_mutex_lock(&lock);
+    *news = *news || woken;
+    may_run = true;
+    pthread_cond_signal(&rises);
     while (!asleep || woken) {
         pthread_cond_wait(&sleeps, &lock);
     }
+    may_run = false;
     pthread_mutex_unlock(&lock);
+}
+
+/* For good: it is about to be joined. */
+static void let_go(void) {
+    pthread_mutex_lock(&lock);
+    may_run = true;
+    pthread_cond_signal(&rises);
+    pthread_mutex_unlock(&lock);
+}
+
+#undef pthread_create
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+int fuzz_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                        void *arg) {
+    asleep = false;
+    int error = pthread_create(thread, attr, run, arg);
+    pthread_mutex_lock(&lock);
+    while (!error && !asleep) {
+        pthread_cond_wait(&sleeps, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
 }
 
 /* ---- the trainer's process: an eventfd that is readable once it is dead ---- */
@@ -115,7 +131,7 @@ static void on_work(uv_async_t *a) {
     struct rank *r = a->data;
     worked++;
     if (r->ending) {
-        hold(false);
+        let_go();
         engine_del(r->engine);
         r->engine = NULL;
         uv_close((uv_handle_t *)a, NULL);
@@ -133,7 +149,7 @@ struct rank *rank_host_up(unsigned rank, unsigned world, unsigned shape) {
     struct rank *r = &self;
     struct err e = {0};
     memset(r, 0, sizeof *r);
-    asleep = woken = held = killed = false;
+    asleep = woken = may_run = killed = false;
     wire_reset();
     r->options = (struct options){
         .listen = "here",
@@ -157,31 +173,21 @@ struct rank *rank_host_up(unsigned rank, unsigned world, unsigned shape) {
     return r;
 }
 
-void rank_host_hold(void) {
-    hold(true);
-}
-
 void rank_host_settle(struct rank *r, bool (*pass)(void *user), void *user) {
     bool more = true;
-    hold(false);
     while (more) {
         unsigned before = worked;
+        more = false;
         if (r->engine) {
-            wait_for_worker();
+            let_run(&more);
         }
         uv_run(&r->loop, UV_RUN_NOWAIT);
-        more = worked != before;
+        more = worked != before || more;
         more = (pass && pass(user)) || more;
-        if (r->engine) {
-            pthread_mutex_lock(&lock);
-            more = more || !asleep || woken;
-            pthread_mutex_unlock(&lock);
-        }
     }
 }
 
 void rank_host_down(struct rank *r) {
-    hold(false);
     rank_end(r, NULL);
     wire_hand_over();
     uv_run(&r->loop, UV_RUN_DEFAULT);
