@@ -1,4 +1,4 @@
-/* Products and sums that stop at the top instead of wrapping round: of sizes that trainers chose. */
+/* Products and sums that stop at the top instead of wrapping round: of sizes from trainers. */
 #ifndef ZD_BASE_SATURATE_H
 #define ZD_BASE_SATURATE_H
 
