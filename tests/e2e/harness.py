@@ -165,7 +165,7 @@ class Bench:
         log = "log_path=" + self.path("sanitizer")
         self.environment = {**os.environ, "ZEROD_E2E": self.mark, "TMPDIR": self.tmp,
                             "ASAN_OPTIONS": f"detect_stack_use_after_return=1:exitcode=99:{log}",
-                            "TSAN_OPTIONS": f"exitcode=99:{log}",
+                            "TSAN_OPTIONS": f"exitcode=99:{log}:suppressions={root}/tests/e2e/tsan.supp",
                             "UBSAN_OPTIONS": f"print_stacktrace=1:{log}"}
         for name in ("ZEROD_ISA", "ZEROD_COORDINATOR", "RANK", "WORLD_SIZE", "OMP_NUM_THREADS",
                      "OPENBLAS_NUM_THREADS"):
