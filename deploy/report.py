@@ -39,7 +39,8 @@ def nothing_lost(calm, run):
     recovery = run["recoveries"][0] if run["recoveries"] else {}
     ms = recovery.get("kill_to_first_gather_ms")
     print(f"trainers started again   {run['restarts']}")
-    print(f"steps                    {run['steps']}, each determined once; {run['attempts']} tries were opened")
+    print(f"steps                    {run['steps']}, each determined once; {run['attempts']} tries were opened, "
+          "loading's and one behind the last step among them")
     if ms is not None:
         print(f"from kill to next gather {ms:.0f} ms (rank {recovery['rank']}, step {recovery['step']})")
     print(f"the first {n} losses and gradient norms, beside the run without a mishap: "

@@ -295,8 +295,9 @@ void report_summary(const struct job *j) {
     screen_say("done: %zu step%s in %.1f s%s, param_hash %016" PRIx64, p->steps,
                p->steps == 1 ? "" : "s", (double)(clock_ns() - j->started_ns) * 1e-9, loss,
                j->results.param_hash);
-    screen_say("%" PRIu64 " attempts, %" PRIu64 " restart%s of trainers", attempts(j), j->restarts,
-               j->restarts == 1 ? "" : "s");
+    screen_say("%" PRIu64 " attempts (also of loading and behind the last step), %" PRIu64
+               " restart%s of trainers",
+               attempts(j), j->restarts, j->restarts == 1 ? "" : "s");
     if (j->o->drill && !j->restarts) {
         screen_say("the drill did not happen: %s", j->o->drill);
     }
