@@ -1,0 +1,2 @@
+# cmake -S . -B build-tsan -G Ninja -C deploy/presets/tsan.cmake: data races.
+set(ZEROD_SANITIZE "thread" CACHE STRING "")
