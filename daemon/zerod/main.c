@@ -125,12 +125,7 @@ static void on_work(uv_async_t *a) {
         uv_close((uv_handle_t *)a, NULL);
         return;
     }
-    if (r->engine) {
-        engine_events(r->engine);
-    }
-    if (!r->ending) {
-        session_determined(r);
-    }
+    rank_hear_engine(r);
 }
 
 static int open_sockets(struct rank *r, struct err *e) {

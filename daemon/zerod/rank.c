@@ -275,3 +275,12 @@ const struct engine_callbacks rank_engine_callbacks = {
     .progress = on_progress,
     .hashed = on_hashed,
 };
+
+void rank_hear_engine(struct rank *r) {
+    if (r->engine) {
+        engine_events(r->engine);
+    }
+    if (!r->ending) {
+        session_determined(r);
+    }
+}

@@ -104,6 +104,7 @@ void rank_end(struct rank *r, const char *reason);
 /* rank.c */
 extern const struct job_rank_ops rank_job_ops;
 extern const struct engine_callbacks rank_engine_callbacks;
+void rank_hear_engine(struct rank *r); /* its worker rang, or a try changed; may end the process */
 
 /* link.c: the caller fills the oneof. */
 void link_start(struct rank *r);

@@ -137,12 +137,7 @@ static void on_work(uv_async_t *a) {
         uv_close((uv_handle_t *)a, NULL);
         return;
     }
-    if (r->engine) {
-        engine_events(r->engine);
-    }
-    if (!r->ending) {
-        session_determined(r);
-    }
+    rank_hear_engine(r);
 }
 
 struct rank *rank_host_up(unsigned rank, unsigned world, unsigned shape) {

@@ -54,16 +54,21 @@ void wire_settle(struct grpc_call *call) {
     }
 }
 
+/* To the target, as bytes that end where they end. */
+static void tell(wire_hear *hear, void *user, const ProtobufCMessage *message) {
+    size_t n = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(n + 1);
+    must(bytes && protobuf_c_message_pack(message, bytes) == n, "a message that can be packed");
+    hear(user, bytes, n);
+    free(bytes);
+}
+
 int grpc_call_send(struct grpc_call *call, const ProtobufCMessage *message) {
     must(!call->done, "a call is used after its end");
     if (!call->is_open) {
         return -ST_CANCELLED;
     }
-    size_t n = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = malloc(n + 1);
-    must(bytes && protobuf_c_message_pack(message, bytes) == n, "a message that can be packed");
-    call->hear(call->user, bytes, n);
-    free(bytes);
+    tell(call->hear, call->user, message);
     return 0;
 }
 
@@ -130,11 +135,7 @@ int grpc_client_send(struct grpc_stream *s, const ProtobufCMessage *message) {
     if (!s->is_open) {
         return -ST_CANCELLED;
     }
-    size_t n = protobuf_c_message_get_packed_size(message);
-    uint8_t *bytes = malloc(n + 1);
-    must(bytes && protobuf_c_message_pack(message, bytes) == n, "a message that can be packed");
-    s->hear(s->user, bytes, n);
-    free(bytes);
+    tell(s->hear, s->user, message);
     return 0;
 }
 
